@@ -1,0 +1,21 @@
+//! Compiles the `.proto` files without a protoc, and writes the descriptor set for reflection.
+
+use std::{env, error::Error, fs, path::PathBuf};
+
+use prost::Message;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = PathBuf::from("proto");
+    let files =
+        ["spec", "store", "api"].map(|name| root.join(format!("kreplicator/v1/{name}.proto")));
+    for file in &files {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
+    let descriptors = protox::compile(&files, [&root])?;
+    let out = PathBuf::from(env::var("OUT_DIR")?).join("kreplicator.bin");
+    fs::write(out, descriptors.encode_to_vec())?;
+    tonic_prost_build::configure()
+        .btree_map(".")
+        .compile_fds(descriptors)?;
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! The contract: the gRPC API, the records kept in the metadata store, and their translation to
+//! and from the domain types of `kreplicator-model`.
+//!
+//! - [`v1`]: generated messages, clients and servers.
+//! - [`FILE_DESCRIPTOR_SET`]: for gRPC reflection.
+
+/// Generated from `proto/kreplicator/v1/*.proto`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    missing_debug_implementations,
+    clippy::all
+)]
+pub mod v1 {
+    tonic::include_proto!("kreplicator.v1");
+}
+
+/// Encoded `FileDescriptorSet` of the API, for reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kreplicator.bin"));
