@@ -1,0 +1,100 @@
+//! What the leader knows of the fleet, published as one immutable value after every pass of the
+//! reconcile loop. The API answers from it; nothing in here is a second source of truth.
+
+use std::collections::BTreeMap;
+
+use kreplicator_model::{
+    ids::{ClusterId, LinkTopic, OwnerEpoch, PlanGeneration, TaskId, UnixMillis, WorkerId},
+    resolve::{Resolved, TopicRecord},
+};
+
+/// The fleet as the leader saw it at the end of a pass.
+#[derive(Debug, Clone, Default)]
+pub struct FleetState {
+    /// Generation of the plan in force.
+    pub generation: PlanGeneration,
+    /// Whether a first complete pass was made since this process became leader.
+    pub ready: bool,
+    /// Source and target clusters as discovery saw them last.
+    pub clusters: BTreeMap<ClusterId, ClusterState>,
+    /// Topics that the subscriptions come to.
+    pub resolved: Resolved,
+    /// What was learned about each topic.
+    pub records: BTreeMap<LinkTopic, TopicRecord>,
+    /// Problems with the target topic of a topic, with since when; the topic's new partitions wait.
+    pub target_problems: BTreeMap<LinkTopic, Problem>,
+    /// Tasks as assigned.
+    pub assigned: BTreeMap<TaskId, Assigned>,
+    /// Tasks that should run and are not assigned, with the reason for people.
+    pub unassigned: BTreeMap<TaskId, String>,
+    /// Workers that live, or that have tasks.
+    pub workers: BTreeMap<WorkerId, WorkerView>,
+    /// Other things that are wrong, most serious first.
+    pub problems: Vec<String>,
+}
+
+/// A cluster as discovery saw it last.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterState {
+    /// The last attempt succeeded; None: none has ended yet.
+    pub reachable: Option<bool>,
+    /// Why not.
+    pub cause: String,
+    /// When `reachable` last changed.
+    pub since: UnixMillis,
+    /// Topics, internal ones left out.
+    pub topics: usize,
+    /// Their partitions.
+    pub partitions: usize,
+    /// Brokers.
+    pub brokers: usize,
+    /// Kafka's own cluster id.
+    pub kafka_cluster_id: Option<String>,
+    /// When a discovery last succeeded.
+    pub discovered_at: Option<UnixMillis>,
+}
+
+/// Something wrong, since when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Names the thing and the remedy.
+    pub message: String,
+    /// When it was first seen.
+    pub since: UnixMillis,
+}
+
+/// Who a task is assigned to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assigned {
+    /// The worker.
+    pub worker: WorkerId,
+    /// The task's ownership.
+    pub epoch: OwnerEpoch,
+    /// The worker reports that it runs this epoch.
+    pub owned: bool,
+    /// The worker reports that it is stopping it.
+    pub stopping: bool,
+    /// Why it came to this worker, as far as this leader knows.
+    pub reason: String,
+}
+
+/// A worker as the leader sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerView {
+    /// `host:port` of its HTTP endpoint.
+    pub address: String,
+    /// Has a lease.
+    pub live: bool,
+    /// Told to stop, by itself or by an operator.
+    pub draining: bool,
+    /// Its lease is gone and its tasks were given up or are about to be.
+    pub lost: bool,
+    /// Software version.
+    pub version: String,
+    /// When the process started.
+    pub started_at: UnixMillis,
+    /// Tasks assigned to it.
+    pub tasks_assigned: usize,
+    /// Tasks that it says it runs.
+    pub tasks_owned: usize,
+}

@@ -1,0 +1,140 @@
+//! The interface between the supervisor, which decides what runs, and the data path, which copies.
+//!
+//! The supervisor starts a task when it is assigned and stops it when it is not; everything between
+//! (opening, faults, retries, checkpoints) is the engine's. One engine serves the tasks of all links
+//! whose `engine` setting names it. Today: `records`; the batch engine will be a second implementation.
+
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use kreplicator_model::{
+    ids::{Offset, OwnerEpoch, TaskId, TopicName, UnixMillis},
+    spec::{Cluster, Link, StartPolicy},
+};
+
+/// Everything that is the same for all tasks of a link. A change of any of it means that the tasks
+/// of the link are stopped and started anew, one by one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkContext {
+    /// The link.
+    pub link: Link,
+    /// Its source.
+    pub source: Cluster,
+    /// Its target.
+    pub target: Cluster,
+}
+
+/// One task as assigned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSpec {
+    /// The task.
+    pub id: TaskId,
+    /// Its ownership; written into every checkpoint.
+    pub epoch: OwnerEpoch,
+    /// Topic written to.
+    pub target_topic: TopicName,
+    /// Where to begin when no checkpoint exists. Partitions that appeared after the subscription
+    /// come with `Earliest`.
+    pub start: StartPolicy,
+    /// What the target topic refuses.
+    pub limits: TargetLimits,
+}
+
+/// Settings of the target topic that decide whether a record may be refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TargetLimits {
+    /// Largest batch in bytes; None: unknown.
+    pub max_message_bytes: Option<u64>,
+    /// Oldest record accepted, before now.
+    pub timestamp_before_max: Option<Duration>,
+    /// Newest record accepted, after now.
+    pub timestamp_after_max: Option<Duration>,
+    /// Null keys are refused.
+    pub compacted: bool,
+    /// The target overwrites timestamps.
+    pub log_append_time: bool,
+}
+
+/// Where a task is in its life on this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Finding its checkpoint, opening clients.
+    Starting,
+    /// Copying.
+    Running,
+    /// Stopped by a fault, waiting for its retry.
+    Faulted,
+    /// Delivering what was read, then over.
+    Stopping,
+    /// Over: reads nothing, sends nothing.
+    Stopped,
+}
+
+/// What a task tells of itself; a consistent copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Where it is in its life.
+    pub state: State,
+    /// When `state` was entered.
+    pub since: UnixMillis,
+    /// Why it is faulted: names the thing and the remedy. Empty otherwise.
+    pub cause: String,
+    /// When a faulted task tries again.
+    pub retry_at: Option<UnixMillis>,
+    /// Next source offset to copy: everything below is at the target or is accounted for as a gap.
+    pub checkpoint: Option<Offset>,
+    /// First offset that the source still has.
+    pub log_start: Option<Offset>,
+    /// Last stable offset of the source, measured at most one interval ago; None: cannot be measured.
+    pub log_end: Option<Offset>,
+    /// When the checkpoint last moved, or was last seen to be at the log's end.
+    pub progress_at: Option<UnixMillis>,
+    /// Records acknowledged by the target since the task started here.
+    pub records_total: u64,
+    /// Bytes of their keys, values and headers.
+    pub bytes_total: u64,
+    /// Source offsets that no longer existed to copy.
+    pub gap_records_total: u64,
+    /// Records handed to the client and not yet acknowledged.
+    pub in_flight_records: u64,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Everything read was acknowledged and the checkpoint is saved.
+    Clean,
+    /// Time ran out or the fence closed: these records were with the client and may or may not arrive.
+    Forced {
+        /// Their number.
+        in_flight_records: u64,
+    },
+}
+
+/// A data path.
+#[async_trait]
+pub trait Engine: Send + Sync + Debug {
+    /// Begins a task and returns at once; what becomes of it is in [`RunningTask::status`].
+    fn start(&self, spec: TaskSpec, context: Arc<LinkContext>) -> Arc<dyn RunningTask>;
+
+    /// Lets go of the clients of a link that has no tasks any more, within the deadline.
+    async fn release_link(&self, link: &kreplicator_model::ids::LinkId, deadline: Duration);
+
+    /// Lets go of everything, within the deadline. Tasks were stopped before.
+    async fn close(&self, deadline: Duration);
+}
+
+/// A task that was started.
+#[async_trait]
+pub trait RunningTask: Send + Sync + Debug {
+    /// What it was started with.
+    fn spec(&self) -> &TaskSpec;
+
+    /// How it is doing.
+    fn status(&self) -> Status;
+
+    /// Stops reading, waits until the target has acknowledged what was read, saves the checkpoint.
+    /// After `deadline` what is left is thrown away as far as it can be. When this returns, the task
+    /// reads nothing, sends nothing and saves nothing any more.
+    async fn stop(&self, deadline: Duration) -> Stopped;
+}
