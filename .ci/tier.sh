@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Runs one tier of tests (`tier.sh NAME CARGO-TEST-ARGUMENTS…`) one test at a time where real
+# components share the machine, and keeps its result for the summary.
+set -uo pipefail
+name=$1
+shift
+root=$(cd "$(dirname "$0")/.." && pwd)
+results="${CARGO_TARGET_DIR:-$root/target}/test-results"
+mkdir -p "$results"
+log="$results/$name.log"
+threads=()
+[ "$name" = unit ] || threads=(--test-threads=1)
+started=$SECONDS
+cargo test --locked --no-fail-fast "$@" -- "${threads[@]}" 2>&1 | tee "$log"
+status=${PIPESTATUS[0]}
+passed=$(sed -nE 's/^test result: .* ([0-9]+) passed.*/\1/p' "$log" | awk '{n += $1} END {print n + 0}')
+failed=$(sed -nE 's/^test result: .* ([0-9]+) failed.*/\1/p' "$log" | awk '{n += $1} END {print n + 0}')
+skipped=$(grep -c '^skipped: ' "$log")
+printf '%s\t%s\t%s\t%s\t%s\n' "$name" "$passed" "$failed" "$skipped" "$((SECONDS - started))" >"$results/$name.tsv"
+exit "$status"
