@@ -5,6 +5,8 @@
 //!
 //! - [`ids`]: newtypes for every name and number.
 //! - [`spec`]: what operators ask for: clusters, links, subscriptions.
+//! - [`target_limits`]: what a target topic refuses.
 
 pub mod ids;
 pub mod spec;
+pub mod target_limits;

@@ -3,6 +3,19 @@
 //!
 //! - [`v1`]: generated messages, clients and servers.
 //! - [`FILE_DESCRIPTOR_SET`]: for gRPC reflection.
+//! - [`spec_convert`]: clusters, links and subscriptions, checked, both ways.
+//! - [`assignment`]: what a worker shall run and what it runs, as checked maps.
+//! - [`subscription_record`]: what was noted about a subscription.
+//! - [`stored`]: values of the metadata store as bytes.
+//! - [`fault`]: what is wrong with a message, field by field.
+//! - [`status`]: refusals as gRPC statuses.
+
+pub mod assignment;
+pub mod fault;
+pub mod spec_convert;
+pub mod status;
+pub mod stored;
+pub mod subscription_record;
 
 /// Generated from `proto/kreplicator/v1/*.proto`.
 #[allow(

@@ -12,6 +12,8 @@ use kreplicator_model::{
     spec::{Cluster, Link, StartPolicy},
 };
 
+pub use kreplicator_model::target_limits::TargetLimits;
+
 /// Everything that is the same for all tasks of a link. A change of any of it means that the tasks
 /// of the link are stopped and started anew, one by one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,21 +40,6 @@ pub struct TaskSpec {
     pub start: StartPolicy,
     /// What the target topic refuses.
     pub limits: TargetLimits,
-}
-
-/// Settings of the target topic that decide whether a record may be refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TargetLimits {
-    /// Largest batch in bytes; None: unknown.
-    pub max_message_bytes: Option<u64>,
-    /// Oldest record accepted, before now.
-    pub timestamp_before_max: Option<Duration>,
-    /// Newest record accepted, after now.
-    pub timestamp_after_max: Option<Duration>,
-    /// Null keys are refused.
-    pub compacted: bool,
-    /// The target overwrites timestamps.
-    pub log_append_time: bool,
 }
 
 /// Where a task is in its life on this worker.

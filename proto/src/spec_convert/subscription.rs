@@ -1,0 +1,113 @@
+//! Subscriptions.
+
+use kreplicator_model::{
+    ids::{LinkId, TopicName},
+    spec::{Pattern, Selector, StartPolicy, Subscription},
+};
+
+use super::{EXCLUDES_MAX, TEXT_BYTES_MAX};
+use crate::{
+    fault::{Faults, FieldFault},
+    v1,
+};
+
+impl TryFrom<&v1::Subscription> for Subscription {
+    type Error = Vec<FieldFault>;
+
+    fn try_from(message: &v1::Subscription) -> Result<Self, Self::Error> {
+        let mut faults = Faults::default();
+        let link = faults.take("link", LinkId::new(&message.link));
+        let selector = match &message.selector {
+            Some(selector) => faults.part("selector", Selector::try_from(selector)),
+            None => {
+                faults.add("selector", "is missing; name a topic or give a pattern");
+                None
+            }
+        };
+        let start = match &message.start {
+            None => Some(None),
+            Some(start) => faults.part("start", StartPolicy::try_from(start)).map(Some),
+        };
+        let whole = || {
+            Some(Self {
+                link: link?,
+                selector: selector?,
+                start: start?,
+                paused: message.paused,
+            })
+        };
+        faults.finish(whole())
+    }
+}
+
+impl TryFrom<&v1::Selector> for Selector {
+    type Error = Vec<FieldFault>;
+
+    fn try_from(message: &v1::Selector) -> Result<Self, Self::Error> {
+        let mut faults = Faults::default();
+        let whole = match &message.by {
+            Some(v1::selector::By::Topic(topic)) => {
+                faults.take("topic", TopicName::new(topic)).map(Self::Topic)
+            }
+            Some(v1::selector::By::Pattern(pattern)) => faults
+                .part("pattern", Pattern::try_from(pattern))
+                .map(Self::Pattern),
+            None => {
+                faults.add("", "is empty; set `topic` or `pattern`");
+                None
+            }
+        };
+        faults.finish(whole)
+    }
+}
+
+impl TryFrom<&v1::Pattern> for Pattern {
+    type Error = Vec<FieldFault>;
+
+    fn try_from(message: &v1::Pattern) -> Result<Self, Self::Error> {
+        let mut faults = Faults::default();
+        if message.include.is_empty() {
+            faults.add(
+                "include",
+                "is empty and matches nothing; use .* for every topic",
+            );
+        }
+        faults.text("include", &message.include, TEXT_BYTES_MAX);
+        faults.at_most("exclude", message.exclude.len(), EXCLUDES_MAX);
+        for (index, exclude) in message.exclude.iter().enumerate() {
+            let path = format!("exclude[{index}]");
+            if exclude.is_empty() {
+                faults.add(path.clone(), "is empty and excludes nothing; remove it");
+            }
+            faults.text(&path, exclude, TEXT_BYTES_MAX);
+        }
+        faults.finish(Some(Self {
+            include: message.include.clone(),
+            exclude: message.exclude.clone(),
+        }))
+    }
+}
+
+impl From<&Subscription> for v1::Subscription {
+    fn from(subscription: &Subscription) -> Self {
+        Self {
+            link: subscription.link.to_string(),
+            selector: Some(v1::Selector::from(&subscription.selector)),
+            start: subscription.start.as_ref().map(v1::StartPolicy::from),
+            paused: subscription.paused,
+        }
+    }
+}
+
+impl From<&Selector> for v1::Selector {
+    fn from(selector: &Selector) -> Self {
+        let by = match selector {
+            Selector::Topic(topic) => v1::selector::By::Topic(topic.to_string()),
+            Selector::Pattern(pattern) => v1::selector::By::Pattern(v1::Pattern {
+                include: pattern.include.clone(),
+                exclude: pattern.exclude.clone(),
+            }),
+        };
+        Self { by: Some(by) }
+    }
+}

@@ -1,0 +1,180 @@
+//! Refusals as gRPC statuses: the one place where an error gets its code.
+//!
+//! Every message names the thing at fault and the remedy; several faults are told together, one a
+//! line. A status travels in HTTP/2 trailers, which peers limit to some 16 KiB, so what is too long
+//! is cut with the number of lines left out.
+
+use std::fmt;
+
+use kreplicator_model::ids::NameError;
+use tonic::{Code, Status};
+
+use crate::{fault::FieldFault, stored::Unreadable};
+
+/// Longest status message in bytes. Percent-encoding can treble it on the wire.
+pub const MESSAGE_BYTES_MAX: usize = 4_000;
+
+/// Why a call is not done. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The request itself is wrong: INVALID_ARGUMENT.
+    #[error("{}", lines(.0))]
+    Invalid(Vec<FieldFault>),
+    /// The request does not fit what exists (unknown cluster, loop, clash, still in use):
+    /// FAILED_PRECONDITION. Each line names its subject and the remedy.
+    #[error("{}", lines(.0))]
+    Precondition(Vec<String>),
+    /// NOT_FOUND.
+    #[error("{kind} {id:?} does not exist; list what exists with `kreplicator get {kind}s`")]
+    NotFound {
+        /// `cluster`, `link`, `subscription`, `worker`.
+        kind: &'static str,
+        /// Its name.
+        id: String,
+    },
+    /// ALREADY_EXISTS, asked for with `create_only`.
+    #[error("{kind} {id:?} exists already; leave out create_only to change it")]
+    Exists {
+        /// `cluster`, `link`.
+        kind: &'static str,
+        /// Its name.
+        id: String,
+    },
+    /// ALREADY_EXISTS: the request id was used for something else.
+    #[error("request id {id:?} was used for another {method} request; use a new one")]
+    RequestIdReused {
+        /// The id.
+        id: String,
+        /// What it was used for first.
+        method: String,
+    },
+    /// ABORTED: somebody else changed the same things again and again.
+    #[error("{0} was changed by others meanwhile; try again")]
+    Contended(String),
+    /// UNAVAILABLE: safe to repeat with the same request id.
+    #[error("{0}")]
+    Unavailable(String),
+    /// RESOURCE_EXHAUSTED.
+    #[error("{0}")]
+    Exhausted(String),
+    /// DEADLINE_EXCEEDED.
+    #[error("{0}")]
+    TooLate(String),
+    /// INTERNAL: our fault, or a stored value that nobody of ours wrote.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl Refusal {
+    /// One wrong field.
+    pub fn field(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid(vec![FieldFault::new(path, message)])
+    }
+
+    /// One thing that does not fit what exists.
+    pub fn precondition(line: impl Into<String>) -> Self {
+        Self::Precondition(vec![line.into()])
+    }
+
+    /// The code that callers branch on.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Invalid(_) => Code::InvalidArgument,
+            Self::Precondition(_) => Code::FailedPrecondition,
+            Self::NotFound { .. } => Code::NotFound,
+            Self::Exists { .. } | Self::RequestIdReused { .. } => Code::AlreadyExists,
+            Self::Contended(_) => Code::Aborted,
+            Self::Unavailable(_) => Code::Unavailable,
+            Self::Exhausted(_) => Code::ResourceExhausted,
+            Self::TooLate(_) => Code::DeadlineExceeded,
+            Self::Internal(_) => Code::Internal,
+        }
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code(), refusal.to_string())
+    }
+}
+
+impl From<Vec<FieldFault>> for Refusal {
+    fn from(faults: Vec<FieldFault>) -> Self {
+        Self::Invalid(faults)
+    }
+}
+
+impl From<NameError> for Refusal {
+    fn from(error: NameError) -> Self {
+        Self::Invalid(vec![FieldFault::new("", error.to_string())])
+    }
+}
+
+impl From<Unreadable> for Refusal {
+    fn from(error: Unreadable) -> Self {
+        Self::Internal(error.to_string())
+    }
+}
+
+/// One fault a line, cut to [`MESSAGE_BYTES_MAX`].
+fn lines<T: fmt::Display>(faults: &[T]) -> String {
+    let mut text = String::new();
+    for (index, fault) in faults.iter().enumerate() {
+        let line = fault.to_string();
+        // Room for the last line of a text that is cut.
+        let room = MESSAGE_BYTES_MAX.saturating_sub(64);
+        if text.len() + line.len() + 1 > room {
+            if text.is_empty() {
+                text.extend(line.chars().take(room / 4));
+                text.push('…');
+            } else {
+                text.push_str(&format!("\n… and {} more", faults.len() - index));
+            }
+            break;
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&line);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_its_line() {
+        let refusal = Refusal::Invalid(vec![
+            FieldFault::new("id", "is empty; give it a name"),
+            FieldFault::new("source", "is missing"),
+        ]);
+        let status = Status::from(refusal);
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert_eq!(
+            status.message(),
+            "id: is empty; give it a name\nsource: is missing"
+        );
+    }
+
+    #[test]
+    fn c110_a_long_list_of_faults_is_cut_and_counted() {
+        let faults: Vec<String> = (0..12_000)
+            .map(|n| format!("topic t-{n} clashes"))
+            .collect();
+        let message = Refusal::Precondition(faults).to_string();
+        assert!(message.len() <= MESSAGE_BYTES_MAX, "{}", message.len());
+        let shown = message.lines().count() - 1;
+        let last = message.lines().last().expect("a last line");
+        assert_eq!(last, format!("… and {} more", 12_000 - shown));
+    }
+
+    #[test]
+    fn one_line_that_is_too_long_is_still_shown_in_part() {
+        let message = Refusal::precondition("é".repeat(10_000)).to_string();
+        assert!(message.len() <= MESSAGE_BYTES_MAX);
+        assert!(message.starts_with("éé") && message.ends_with('…'));
+    }
+}
