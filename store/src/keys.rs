@@ -11,6 +11,9 @@ pub const LINKS: &str = "config/link/";
 pub const SUBSCRIPTIONS: &str = "config/subscription/";
 /// Everything operators asked for.
 pub const CONFIG: &str = "config/";
+/// `desired/state`: written by every change of `config/` that came through the API, so that one
+/// comparison tells whether the desired state is still the one that was checked.
+pub const DESIRED_STATE: &str = "desired/state";
 /// `worker/live/`, leased.
 pub const WORKERS_LIVE: &str = "worker/live/";
 /// `worker/drain/`
