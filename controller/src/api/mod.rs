@@ -1,0 +1,42 @@
+//! The gRPC API: what operators ask for, what the fleet does about it, and how it fares.
+//!
+//! Any controller answers. Reads and writes are served by the leader; [`crate::forward`] passes
+//! whole requests on to it, so no service knows about followers.
+//!
+//! - [`ports`]: what the API needs from the rest of the controller.
+
+mod leadership;
+pub mod ports;
+
+use std::{sync::Arc, time::Duration};
+
+use kreplicator_model::ids::ControllerId;
+use kreplicator_store::{MetaStore, election};
+use tokio::sync::watch;
+
+use crate::{fleet::FleetState, reports::Reports};
+
+pub use ports::{Clock, ClusterView, DiscoveryPort, SystemClock};
+
+/// What the API is made of.
+#[derive(Debug, Clone)]
+pub struct ApiParts {
+    /// This process.
+    pub controller: ControllerId,
+    /// `host:port` at which others reach this process's API.
+    pub address: String,
+    /// The metadata store.
+    pub store: Arc<dyn MetaStore>,
+    /// Who leads. The key's value is a `v1::Leader`.
+    pub role: watch::Receiver<election::Role>,
+    /// What the leader knows of the fleet; the default value while another one leads.
+    pub fleet: watch::Receiver<Arc<FleetState>>,
+    /// Looks at clusters.
+    pub discovery: Arc<dyn DiscoveryPort>,
+    /// What workers report.
+    pub reports: Arc<Reports>,
+    /// Wall-clock time.
+    pub clock: Arc<dyn Clock>,
+    /// How long an answer is kept for repeated request ids.
+    pub request_retention: Duration,
+}

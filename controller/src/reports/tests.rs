@@ -1,0 +1,216 @@
+use tokio::time::advance;
+
+use super::*;
+use crate::fleet::WorkerView;
+
+const WORKER: &str = "w1";
+
+fn worker_id(name: &str) -> WorkerId {
+    WorkerId::new(name).expect("legal")
+}
+
+fn task(partition: i32) -> TaskId {
+    TaskId {
+        link: LinkId::new("a-b").expect("legal"),
+        topic: TopicName::new("orders").expect("legal"),
+        partition: Partition(partition),
+    }
+}
+
+fn assigned(worker: &str, epoch: u64) -> Assigned {
+    Assigned {
+        worker: worker_id(worker),
+        epoch: OwnerEpoch(epoch),
+        owned: true,
+        stopping: false,
+        reason: String::new(),
+    }
+}
+
+/// `partitions` tasks of one topic, all on `w1` with epoch 7; `w2` is idle.
+fn fleet(partitions: i32) -> FleetState {
+    let live = WorkerView {
+        address: String::new(),
+        live: true,
+        draining: false,
+        lost: false,
+        version: String::new(),
+        started_at: kreplicator_model::ids::UnixMillis(0),
+        tasks_assigned: 0,
+        tasks_owned: 0,
+    };
+    FleetState {
+        workers: [WORKER, "w2"]
+            .map(|id| (worker_id(id), live.clone()))
+            .into(),
+        assigned: (0..partitions)
+            .map(|partition| (task(partition), assigned(WORKER, 7)))
+            .collect(),
+        ..FleetState::default()
+    }
+}
+
+fn entry(partition: i32, epoch: u64, lag: i64) -> v1::TaskReport {
+    v1::TaskReport {
+        link: "a-b".to_owned(),
+        topic: "orders".to_owned(),
+        partition,
+        epoch,
+        lag_records: Some(lag),
+        ..v1::TaskReport::default()
+    }
+}
+
+fn report(worker: &str, full: bool, tasks: Vec<v1::TaskReport>) -> v1::WorkerReport {
+    v1::WorkerReport {
+        worker: worker.to_owned(),
+        incarnation: "i1".to_owned(),
+        full,
+        tasks,
+        records_per_second: 5.0,
+        ..v1::WorkerReport::default()
+    }
+}
+
+fn lag(reports: &Reports, partition: i32, assigned: &Assigned) -> Option<i64> {
+    let view = reports.view(Instant::now());
+    view.task(&task(partition), assigned)?.lag_records
+}
+
+#[tokio::test(start_paused = true)]
+async fn deltas_need_a_full_base_on_the_same_stream() {
+    let fleet = fleet(2);
+    let reports = Reports::new(Limits::default());
+    let first = reports.open_stream();
+    let send = |stream, report| reports.accept(Instant::now(), stream, report, &fleet);
+
+    let delta = || report(WORKER, false, vec![entry(0, 7, 3)]);
+    assert_eq!(send(first, delta()), Verdict::WantFull);
+    assert_eq!(lag(&reports, 0, &assigned(WORKER, 7)), None);
+    let full = || report(WORKER, true, vec![entry(0, 7, 1), entry(1, 7, 2)]);
+    assert_eq!(send(first, full()), Verdict::Accepted);
+    assert_eq!(send(first, delta()), Verdict::Accepted);
+    assert_eq!(lag(&reports, 0, &assigned(WORKER, 7)), Some(3));
+    assert_eq!(lag(&reports, 1, &assigned(WORKER, 7)), Some(2));
+
+    let second = reports.open_stream();
+    assert_eq!(
+        send(second, delta()),
+        Verdict::WantFull,
+        "new stream, no base"
+    );
+    assert_eq!(send(second, full()), Verdict::Accepted);
+    assert_eq!(send(first, full()), Verdict::Superseded);
+    let restarted = v1::WorkerReport {
+        incarnation: "i2".to_owned(),
+        ..delta()
+    };
+    assert_eq!(send(second, restarted), Verdict::WantFull);
+    let alone = report(WORKER, true, vec![entry(1, 7, 9)]);
+    assert_eq!(send(second, alone), Verdict::Accepted);
+    assert_eq!(
+        lag(&reports, 0, &assigned(WORKER, 7)),
+        None,
+        "not listed in a full report: gone"
+    );
+    assert_eq!(reports.view(Instant::now()).tasks_kept(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c119_only_the_assigned_worker_and_epoch_count() {
+    let fleet = fleet(1);
+    let reports = Reports::new(Limits::default());
+    for worker in [WORKER, "w2"] {
+        let stream = reports.open_stream();
+        let full = report(worker, true, vec![entry(0, 7, 5)]);
+        reports.accept(Instant::now(), stream, full, &fleet);
+    }
+    assert_eq!(lag(&reports, 0, &assigned(WORKER, 7)), Some(5));
+    assert_eq!(
+        lag(&reports, 0, &assigned(WORKER, 8)),
+        None,
+        "moved and back"
+    );
+    assert_eq!(lag(&reports, 0, &assigned("w3", 7)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn c116_a_silent_worker_is_unknown_not_zero() {
+    let fleet = fleet(1);
+    let reports = Reports::new(Limits::default());
+    let stream = reports.open_stream();
+    let full = report(WORKER, true, vec![entry(0, 7, 5)]);
+    reports.accept(Instant::now(), stream, full, &fleet);
+    advance(Duration::from_secs(6)).await;
+    assert_eq!(lag(&reports, 0, &assigned(WORKER, 7)), Some(5));
+    assert!(
+        reports
+            .view(Instant::now())
+            .silent_for(&worker_id(WORKER))
+            .is_none()
+    );
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(lag(&reports, 0, &assigned(WORKER, 7)), None);
+    let view = reports.view(Instant::now());
+    assert_eq!(view.worker(&worker_id(WORKER)), None);
+    assert_eq!(
+        view.silent_for(&worker_id(WORKER)),
+        Some(Duration::from_secs(7))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_is_bounded_and_swept() {
+    let mut fleet = fleet(3);
+    let reports = Reports::new(Limits {
+        tasks_max: 2,
+        ..Limits::default()
+    });
+    let stream = reports.open_stream();
+    let tasks = |range: std::ops::Range<i32>| range.map(|p| entry(p, 7, 1)).collect::<Vec<_>>();
+    let full = report(WORKER, true, tasks(0..3));
+    reports.accept(Instant::now(), stream, full, &fleet);
+    assert_eq!(reports.view(Instant::now()).tasks_kept(), 2);
+    assert_eq!(reports.view(Instant::now()).dropped_total(), 1);
+
+    // The first task is unsubscribed; its entry goes once the fleet has had time to catch up.
+    fleet.assigned.remove(&task(0));
+    advance(UNASSIGNED_KEPT).await;
+    let delta = report(WORKER, false, tasks(1..3));
+    reports.accept(Instant::now(), stream, delta, &fleet);
+    assert_eq!(reports.view(Instant::now()).tasks_kept(), 2);
+    assert_eq!(lag(&reports, 0, &assigned(WORKER, 7)), None);
+    assert_eq!(lag(&reports, 2, &assigned(WORKER, 7)), Some(1));
+
+    fleet.workers.clear();
+    advance(UNASSIGNED_KEPT).await;
+    let late = report(WORKER, true, tasks(0..1));
+    assert_eq!(
+        reports.accept(Instant::now(), stream, late, &fleet),
+        Verdict::WantFull,
+        "nothing is kept of a worker that the fleet does not know"
+    );
+    assert_eq!(reports.view(Instant::now()).tasks_kept(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_are_none_are_refused() {
+    let fleet = fleet(1);
+    let reports = Reports::new(Limits::default());
+    let stream = reports.open_stream();
+    let nobody = report("", true, vec![]);
+    let verdict = reports.accept(Instant::now(), stream, nobody, &fleet);
+    assert_eq!(verdict, Verdict::BadWorker);
+    let bad = v1::TaskReport {
+        topic: "no/topic".to_owned(),
+        ..entry(0, 7, 1)
+    };
+    reports.accept(
+        Instant::now(),
+        stream,
+        report(WORKER, true, vec![bad]),
+        &fleet,
+    );
+    assert_eq!(reports.view(Instant::now()).tasks_kept(), 0);
+    assert_eq!(reports.view(Instant::now()).dropped_total(), 1);
+}
