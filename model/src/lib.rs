@@ -5,6 +5,7 @@
 //!
 //! - [`ids`]: newtypes for every name and number.
 //! - [`spec`]: what operators ask for: clusters, links, subscriptions.
+//! - [`target_limits`]: what a target topic refuses.
 //! - [`selector`]: which topics a subscription means.
 //! - [`overlap`]: whether selectors can mean the same topic.
 //! - [`naming`]: what a topic is called on the target.
@@ -35,4 +36,5 @@ pub mod planner;
 pub mod resolve;
 pub mod selector;
 pub mod spec;
+pub mod target_limits;
 pub mod task;

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use kreplicator_model::{
     ids::{LinkId, LinkTopic, OwnerEpoch, Partition, PlanGeneration, TaskId, TopicName},
+    ownership::Owned,
     spec::StartPolicy,
     target_limits::TargetLimits,
 };
@@ -68,22 +69,13 @@ impl Assignment {
 
 /// One chunk of what a worker runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Owned {
+pub struct Ownership {
     /// Mod revision of the assignment chunk that was acted on; 0: none yet.
     pub applied_revision: i64,
     /// The registration that this belongs to.
     pub incarnation: String,
     /// The tasks that run, or may still run.
-    pub tasks: BTreeMap<TaskId, OwnedTask>,
-}
-
-/// One task that a worker runs or may still run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OwnedTask {
-    /// The ownership that it was started under.
-    pub epoch: OwnerEpoch,
-    /// It has been told to stop.
-    pub stopping: bool,
+    pub tasks: BTreeMap<TaskId, Owned>,
 }
 
 fn task_id(topic: &LinkTopic, partition: Partition) -> TaskId {
@@ -212,7 +204,7 @@ impl TryFrom<&v1::TargetLimits> for TargetLimits {
     }
 }
 
-impl TryFrom<&v1::OwnedChunk> for Owned {
+impl TryFrom<&v1::OwnedChunk> for Ownership {
     type Error = Vec<FieldFault>;
 
     fn try_from(message: &v1::OwnedChunk) -> Result<Self, Self::Error> {
@@ -228,7 +220,7 @@ impl TryFrom<&v1::OwnedChunk> for Owned {
             };
             for owned in &entry.partitions {
                 let partition = partition(&mut faults, &path, owned.partition);
-                let task = OwnedTask {
+                let task = Owned {
                     epoch: OwnerEpoch(owned.epoch),
                     stopping: owned.stopping,
                 };
@@ -296,8 +288,8 @@ impl From<&TargetLimits> for v1::TargetLimits {
     }
 }
 
-impl From<&Owned> for v1::OwnedChunk {
-    fn from(owned: &Owned) -> Self {
+impl From<&Ownership> for v1::OwnedChunk {
+    fn from(owned: &Ownership) -> Self {
         let mut topics: Vec<v1::OwnedTopic> = Vec::new();
         for (id, task) in &owned.tasks {
             let partition = v1::OwnedPartition {

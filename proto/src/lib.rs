@@ -5,7 +5,7 @@
 //! - [`FILE_DESCRIPTOR_SET`]: for gRPC reflection.
 //! - [`spec_convert`]: clusters, links and subscriptions, checked, both ways.
 //! - [`assignment`]: what a worker shall run and what it runs, as checked maps.
-//! - [`subscription_record`]: what was noted about a subscription.
+//! - [`topic_record`], [`subscription_record`]: what was noted about topics and subscriptions.
 //! - [`stored`]: values of the metadata store as bytes.
 //! - [`fault`]: what is wrong with a message, field by field.
 //! - [`status`]: refusals as gRPC statuses.
@@ -16,6 +16,7 @@ pub mod spec_convert;
 pub mod status;
 pub mod stored;
 pub mod subscription_record;
+pub mod topic_record;
 
 /// Generated from `proto/kreplicator/v1/*.proto`.
 #[allow(

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use kreplicator_model::ids::NameError;
+use kreplicator_model::{desired, ids::NameError};
 use tonic::{Code, Status};
 
 use crate::{fault::FieldFault, stored::Unreadable};
@@ -102,6 +102,12 @@ impl From<Refusal> for Status {
 impl From<Vec<FieldFault>> for Refusal {
     fn from(faults: Vec<FieldFault>) -> Self {
         Self::Invalid(faults)
+    }
+}
+
+impl From<Vec<desired::Fault>> for Refusal {
+    fn from(faults: Vec<desired::Fault>) -> Self {
+        Self::Precondition(faults.iter().map(ToString::to_string).collect())
     }
 }
 

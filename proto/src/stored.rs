@@ -6,7 +6,7 @@
 use prost::Message;
 
 use crate::{
-    assignment::{Assignment, Owned},
+    assignment::{Assignment, Ownership},
     fault::{FieldFault, summary},
     subscription_record::SubscriptionRecord,
     v1,
@@ -85,6 +85,7 @@ stored! {
     kreplicator_model::spec::Cluster => v1::Cluster,
     kreplicator_model::spec::Link => v1::Link,
     SubscriptionRecord => v1::SubscriptionRecord,
+    kreplicator_model::resolve::TopicRecord => v1::TopicRecord,
     Assignment => v1::AssignmentChunk,
-    Owned => v1::OwnedChunk,
+    Ownership => v1::OwnedChunk,
 }

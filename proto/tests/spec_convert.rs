@@ -185,6 +185,24 @@ fn a_subscription_needs_a_selector_that_selects() {
 }
 
 #[test]
+fn every_expression_that_does_not_compile_is_told_and_our_topics_are_refused() {
+    let broken = subscription(v1::selector::By::Pattern(v1::Pattern {
+        include: "orders(".to_owned(),
+        exclude: vec!["fine.*".to_owned(), "[z-a]".to_owned()],
+    }));
+    let faults = Subscription::try_from(&broken).expect_err("refused");
+    assert_eq!(
+        paths(&faults),
+        ["selector.pattern.include", "selector.pattern.exclude[1]"]
+    );
+    assert!(faults[0].message.contains("orders("), "{}", faults[0]);
+
+    let ours = subscription(v1::selector::By::Topic("__kreplicator_origins".to_owned()));
+    let faults = Subscription::try_from(&ours).expect_err("refused");
+    assert_eq!(paths(&faults), ["selector.topic"]);
+}
+
+#[test]
 fn a_start_is_one_thing_and_not_before_1970() {
     use v1::start_policy::At;
     let start = |at| {

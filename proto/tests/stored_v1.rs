@@ -11,6 +11,8 @@ use kreplicator_model::{
         ClusterId, LinkId, LinkTopic, OwnerEpoch, Partition, PlanGeneration, TaskId, TopicName,
         UnixMillis,
     },
+    ownership::Owned,
+    resolve::TopicRecord,
     spec::{
         CheckpointSide, Cluster, GapPolicy, Link, Naming, Pattern, Sasl, SaslMechanism, SecretRef,
         Security, Selector, StartPolicy, Subscription, TargetTopics, Tls,
@@ -18,7 +20,7 @@ use kreplicator_model::{
     target_limits::TargetLimits,
 };
 use kreplicator_proto::{
-    assignment::{AssignedTopic, Assignment, Owned, OwnedTask},
+    assignment::{AssignedTopic, Assignment, Ownership},
     stored::Stored,
     subscription_record::SubscriptionRecord,
     v1,
@@ -149,17 +151,17 @@ fn assignment() -> Assignment {
     }
 }
 
-fn owned() -> Owned {
+fn owned() -> Ownership {
     let task = |name: &str, partition| TaskId {
         link: link_id("dc-1-to-dc-2"),
         topic: topic(name),
         partition: Partition(partition),
     };
-    let owned = |epoch, stopping| OwnedTask {
+    let owned = |epoch, stopping| Owned {
         epoch: OwnerEpoch(epoch),
         stopping,
     };
-    Owned {
+    Ownership {
         applied_revision: 4_711,
         incarnation: "0190b3a1".to_owned(),
         tasks: BTreeMap::from([
@@ -167,6 +169,21 @@ fn owned() -> Owned {
             (task("orders", 0), owned(1, true)),
             (task("orders", 7), owned(299, false)),
         ]),
+    }
+}
+
+fn topic_record() -> TopicRecord {
+    TopicRecord {
+        target_topic: topic("dc1.orders"),
+        first_partitions: 4,
+        partitions: 8,
+        target_partitions: 6,
+        start: StartPolicy::Timestamp(UnixMillis(5)),
+        first_seen: UnixMillis(1_700_000_000_004),
+        origin_clusters: vec![cluster_id("dc-0"), cluster_id("dc-1")],
+        source_cluster_id: Some("MkU3OEVBNTcwNTJENDM2Qg".to_owned()),
+        target_cluster_id: Some("NkU3OEVBNTcwNTJENDM2Qg".to_owned()),
+        source_topic_id: Some("PkU3OEVBNTcwNTJENDM2Qg".to_owned()),
     }
 }
 
@@ -245,6 +262,7 @@ fn values_of_version_1_are_read_and_written_as_recorded() {
     assert_stored("cluster", &cluster());
     assert_stored("link", &link());
     assert_stored("subscription_record", &subscription_record());
+    assert_stored("topic_record", &topic_record());
     assert_stored("assignment", &assignment());
     assert_stored("owned", &owned());
     assert_message("worker_live", &worker_live());
@@ -258,6 +276,7 @@ fn write_missing_fixtures() {
         ("cluster", cluster().encode()),
         ("link", link().encode()),
         ("subscription_record", subscription_record().encode()),
+        ("topic_record", topic_record().encode()),
         ("assignment", assignment().encode()),
         ("owned", owned().encode()),
         ("worker_live", worker_live().encode_to_vec()),

@@ -2,6 +2,7 @@
 
 use kreplicator_model::{
     ids::{LinkId, TopicName},
+    selector::{Matcher, is_ours},
     spec::{Pattern, Selector, StartPolicy, Subscription},
 };
 
@@ -47,7 +48,14 @@ impl TryFrom<&v1::Selector> for Selector {
         let mut faults = Faults::default();
         let whole = match &message.by {
             Some(v1::selector::By::Topic(topic)) => {
-                faults.take("topic", TopicName::new(topic)).map(Self::Topic)
+                let name = faults.take("topic", TopicName::new(topic));
+                if name.as_ref().is_some_and(is_ours) {
+                    faults.add(
+                        "topic",
+                        format!("{topic:?} is kept by KReplicator for itself; name another"),
+                    );
+                }
+                name.map(Self::Topic)
             }
             Some(v1::selector::By::Pattern(pattern)) => faults
                 .part("pattern", Pattern::try_from(pattern))
@@ -66,26 +74,34 @@ impl TryFrom<&v1::Pattern> for Pattern {
 
     fn try_from(message: &v1::Pattern) -> Result<Self, Self::Error> {
         let mut faults = Faults::default();
-        if message.include.is_empty() {
-            faults.add(
-                "include",
-                "is empty and matches nothing; use .* for every topic",
-            );
-        }
-        faults.text("include", &message.include, TEXT_BYTES_MAX);
+        check_expression(&mut faults, "include", &message.include);
         faults.at_most("exclude", message.exclude.len(), EXCLUDES_MAX);
         for (index, exclude) in message.exclude.iter().enumerate() {
             let path = format!("exclude[{index}]");
-            if exclude.is_empty() {
-                faults.add(path.clone(), "is empty and excludes nothing; remove it");
-            }
-            faults.text(&path, exclude, TEXT_BYTES_MAX);
+            check_expression(&mut faults, &path, exclude);
         }
         faults.finish(Some(Self {
             include: message.include.clone(),
             exclude: message.exclude.clone(),
         }))
     }
+}
+
+/// Notes a regular expression that cannot be compiled.
+fn check_expression(faults: &mut Faults, path: &str, expression: &str) {
+    if expression.is_empty() {
+        faults.add(
+            path,
+            "is empty and matches nothing; use .* for every topic, or remove it",
+        );
+        return;
+    }
+    faults.text(path, expression, TEXT_BYTES_MAX);
+    let alone = Selector::Pattern(Pattern {
+        include: expression.to_owned(),
+        exclude: Vec::new(),
+    });
+    faults.take(path, Matcher::compile(&alone));
 }
 
 impl From<&Subscription> for v1::Subscription {
