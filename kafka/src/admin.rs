@@ -1,8 +1,27 @@
 //! Administration of one cluster: what discovery reads and what target topics need.
+//!
+//! An [`Admin`] holds two clients of the library, since only its admin client has the calls and only
+//! its consumer tells what went wrong. Both live on a thread of their own, which serves the consumer
+//! and drops both in the end: dropping a client waits for its threads, so it never happens on the
+//! threads of the async runtime (C109).
 
-use std::collections::BTreeMap;
+mod calls;
+mod clients;
 
-use kreplicator_model::ids::TopicName;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use kreplicator_model::{
+    ids::{ClusterId, TopicName},
+    spec::Cluster,
+};
+use tokio::sync::Semaphore;
+
+use self::clients::Clients;
+use crate::{
+    error::Error,
+    properties::{allows_auto_create, client_properties},
+    secrets::SecretSource,
+};
 
 /// What a cluster says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,4 +63,58 @@ pub struct NewTopic {
     pub replication_factor: Option<u16>,
     /// Settings that it is made with.
     pub config: BTreeMap<String, String>,
+}
+
+/// Longest wait for one call unless [`Admin::with_deadline`] says otherwise.
+pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(15);
+/// Calls of one cluster that may wait at the same time; more queue up, within their deadline.
+const PARALLEL_CALLS_MAX: usize = 4;
+
+/// Administration of one cluster. Clones share the clients.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    cluster: ClusterId,
+    expected_cluster_id: Option<String>,
+    auto_create: bool,
+    deadline: Duration,
+    permits: Arc<Semaphore>,
+    clients: Arc<Clients>,
+}
+
+impl Admin {
+    /// Clients for `cluster`. Reads secrets and files; never waits for the network, and does not
+    /// fail when the cluster is away.
+    ///
+    /// # Errors
+    /// Secrets or files that cannot be read; settings that the client library refuses.
+    pub fn connect(cluster: &Cluster, secrets: &dyn SecretSource) -> Result<Self, Error> {
+        let properties = client_properties(cluster, secrets)?;
+        Ok(Self {
+            cluster: cluster.id.clone(),
+            expected_cluster_id: cluster.expected_cluster_id.clone(),
+            auto_create: allows_auto_create(cluster),
+            deadline: DEADLINE_DEFAULT,
+            permits: Arc::new(Semaphore::new(PARALLEL_CALLS_MAX)),
+            clients: Arc::new(Clients::create(&cluster.id, &properties)?),
+        })
+    }
+
+    /// The same with another deadline for each call.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The cluster administered.
+    #[must_use]
+    pub fn cluster(&self) -> &ClusterId {
+        &self.cluster
+    }
+
+    /// Whether [`Admin::topic_auto`] is allowed: the cluster's client options say so.
+    #[must_use]
+    pub fn allows_auto_create(&self) -> bool {
+        self.auto_create
+    }
 }

@@ -1,0 +1,401 @@
+//! The calls of an [`Admin`]. Each ends by its deadline, whatever the network does.
+
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+
+use kreplicator_model::ids::TopicName;
+use rdkafka::{
+    admin::{
+        AdminOptions, ConfigSource, NewPartitions, NewTopic as LibraryTopic, ResourceSpecifier,
+        TopicReplication, TopicResult,
+    },
+    consumer::{BaseConsumer, Consumer},
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code},
+    metadata::MetadataTopic,
+    util::Timeout,
+};
+use tokio::time::{Instant, timeout};
+use tracing::debug;
+
+use super::{Admin, ClusterMetadata, ConfigValue, NewTopic, TopicMetadata, clients::Handles};
+use crate::{
+    diagnosis::Diagnosis,
+    error::{Class, Error, class_of, explain},
+};
+
+/// Topics described in one request.
+const DESCRIBE_CHUNK: usize = 200;
+/// What the library may take over its own deadline before we stop waiting for it.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl Admin {
+    /// Everything the cluster tells: its id, its brokers, its topics. Never creates a topic (C068).
+    ///
+    /// # Errors
+    /// [`Error::WrongCluster`] where another cluster was pinned; otherwise what kept it from
+    /// answering.
+    pub async fn metadata(&self) -> Result<ClusterMetadata, Error> {
+        let metadata = self
+            .blocking("listing topics", |handles, left| {
+                let metadata = handles.reader.fetch_metadata(None, left)?;
+                let id = handles.reader.client().fetch_cluster_id(left);
+                let topics = metadata
+                    .topics()
+                    .iter()
+                    .filter_map(|topic| match TopicName::new(topic.name()) {
+                        Ok(name) => Some((name, topic_metadata(topic))),
+                        Err(fault) => {
+                            debug!(%fault, "topic with an unusual name left out");
+                            None
+                        }
+                    })
+                    .collect();
+                Ok(ClusterMetadata {
+                    kafka_cluster_id: id,
+                    brokers: metadata.brokers().len(),
+                    topics,
+                })
+            })
+            .await?;
+        match (&self.expected_cluster_id, &metadata.kafka_cluster_id) {
+            (Some(expected), Some(found)) if expected != found => Err(Error::WrongCluster {
+                cluster: self.cluster.clone(),
+                expected: expected.clone(),
+                found: found.clone(),
+            }),
+            _ => Ok(metadata),
+        }
+    }
+
+    /// One topic, or None when it does not exist. Never creates it (C068).
+    ///
+    /// # Errors
+    /// What kept the cluster from answering.
+    pub async fn topic(&self, name: &TopicName) -> Result<Option<TopicMetadata>, Error> {
+        let topic = name.clone();
+        self.blocking("looking up a topic", move |handles, left| {
+            one_topic(&handles.reader, &topic, left)
+        })
+        .await
+    }
+
+    /// One topic, which the cluster may create by itself with its own defaults. For clusters that
+    /// have no call to create topics and whose options allow it ([`crate::properties::ALLOW_AUTO_CREATE`]).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where it is not allowed; otherwise what kept the cluster from
+    /// answering or the topic from appearing.
+    pub async fn topic_auto(&self, name: &TopicName) -> Result<TopicMetadata, Error> {
+        if !self.auto_create {
+            return Err(Error::Unsupported {
+                cluster: self.cluster.clone(),
+                call: "automatic topic creation, since its client options do not allow it".into(),
+            });
+        }
+        let mut config = self.clients.properties().to_config();
+        config.set("allow.auto.create.topics", "true");
+        let cluster = self.cluster.clone();
+        let topic = name.clone();
+        let found = self
+            .blocking("creating a topic by looking it up", move |_, left| {
+                let reader: BaseConsumer<Diagnosis> =
+                    config.create_with_context(Diagnosis::new(cluster))?;
+                // The first answer may say that the topic is not there yet.
+                let end = Instant::now() + left;
+                loop {
+                    let left = end.saturating_duration_since(Instant::now());
+                    let found = one_topic(&reader, &topic, left)?;
+                    if left.is_zero() || found.as_ref().is_some_and(|topic| topic.partitions > 0) {
+                        return Ok(found);
+                    }
+                }
+            })
+            .await?;
+        found.ok_or_else(|| Error::UnknownTopic {
+            cluster: self.cluster.clone(),
+            topic: name.clone(),
+        })
+    }
+
+    /// Settings of topics, inherited ones included. A topic that does not exist or that this user
+    /// may not describe is left out.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for clusters without the call; [`Error::Denied`] when no topic at all
+    /// may be described; otherwise what kept the cluster from answering.
+    pub async fn topic_configs(
+        &self,
+        names: &[TopicName],
+    ) -> Result<BTreeMap<TopicName, BTreeMap<String, ConfigValue>>, Error> {
+        let call = "describing topic settings";
+        let end = Instant::now() + self.deadline;
+        let mut found = BTreeMap::new();
+        let mut denied = false;
+        let broker = self.broker_for_calls().await?;
+        for chunk in names.chunks(DESCRIBE_CHUNK) {
+            let resources: Vec<_> = chunk
+                .iter()
+                .map(|name| ResourceSpecifier::Topic(name.as_str()))
+                .collect();
+            let handles = self.clients.handles();
+            let answer = self
+                .waiting(call, end, broker, |options| {
+                    handles.admin.describe_configs(&resources, &options)
+                })
+                .await?;
+            // Answers come in the order asked for.
+            for (name, result) in chunk.iter().zip(answer) {
+                match result {
+                    Ok(resource) => {
+                        let values = resource.entries.into_iter().map(|entry| {
+                            let value = ConfigValue {
+                                value: entry.value,
+                                is_topic_override: entry.source == ConfigSource::DynamicTopic,
+                            };
+                            (entry.name, value)
+                        });
+                        found.insert(name.clone(), values.collect());
+                    }
+                    Err(Code::UnknownTopicOrPartition) => {}
+                    Err(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed) => {
+                        debug!(cluster = %self.cluster, topic = %name, "settings may not be described");
+                        denied = true;
+                    }
+                    Err(code) => return Err(self.refusal(call, code)),
+                }
+            }
+        }
+        if found.is_empty() && denied {
+            return Err(self.refusal(call, Code::TopicAuthorizationFailed));
+        }
+        Ok(found)
+    }
+
+    /// Makes a topic, or with `validate_only` asks whether it could be made.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`]; [`Error::Unsupported`] for clusters without the call; otherwise why
+    /// the cluster refused or did not answer.
+    pub async fn create_topic(&self, new: NewTopic, validate_only: bool) -> Result<(), Error> {
+        let call = format!("creating topic {}", new.name);
+        let replicas = new.replication_factor.map_or(-1, i32::from);
+        let mut topic = LibraryTopic::new(
+            new.name.as_str(),
+            new.partitions,
+            TopicReplication::Fixed(replicas),
+        );
+        for (name, value) in &new.config {
+            topic = topic.set(name, value);
+        }
+        let broker = self.broker_for_calls().await?;
+        let handles = self.clients.handles();
+        let results = self
+            .waiting(&call, Instant::now() + self.deadline, broker, |options| {
+                let options = options.validate_only(validate_only);
+                handles.admin.create_topics([&topic], &options)
+            })
+            .await?;
+        match topic_result(results) {
+            Ok(()) => Ok(()),
+            Err(Code::TopicAlreadyExists) => Err(Error::AlreadyExists {
+                cluster: self.cluster.clone(),
+                topic: new.name,
+            }),
+            Err(code) => Err(self.refusal(&call, code)),
+        }
+    }
+
+    /// Adds partitions until the topic has `total`; does nothing when it has as many or more.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTopic`]; [`Error::Unsupported`] for clusters without the call; otherwise why
+    /// the cluster refused or did not answer.
+    pub async fn grow_topic(&self, name: &TopicName, total: i32) -> Result<(), Error> {
+        let unknown = || Error::UnknownTopic {
+            cluster: self.cluster.clone(),
+            topic: name.clone(),
+        };
+        let has_enough = |topic: Option<TopicMetadata>| {
+            topic
+                .map(|topic| topic.partitions >= total)
+                .ok_or_else(unknown)
+        };
+        if has_enough(self.topic(name).await?)? {
+            return Ok(());
+        }
+        let call = format!("growing topic {name} to {total} partitions");
+        let count = usize::try_from(total).unwrap_or_default();
+        let grown = NewPartitions::new(name.as_str(), count);
+        let broker = self.broker_for_calls().await?;
+        let handles = self.clients.handles();
+        let results = self
+            .waiting(&call, Instant::now() + self.deadline, broker, |options| {
+                handles.admin.create_partitions([&grown], &options)
+            })
+            .await?;
+        match topic_result(results) {
+            Ok(()) => Ok(()),
+            Err(Code::UnknownTopicOrPartition) => Err(unknown()),
+            // Somebody else was faster.
+            Err(Code::InvalidPartitions) if has_enough(self.topic(name).await?)? => Ok(()),
+            Err(code) => Err(self.refusal(&call, code)),
+        }
+    }
+
+    /// Runs a blocking call of the library on a thread for that, within the deadline and the limit
+    /// of calls at a time. A call that the library does not end keeps its place until it does.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        call: &str,
+        work: impl FnOnce(&Handles, Duration) -> KafkaResult<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let handles = self.clients.handles();
+        let end = Instant::now() + self.deadline;
+        let permits = Arc::clone(&self.permits);
+        let work = async {
+            let permit = permits.acquire_owned().await.expect("never closed");
+            let handles = Arc::clone(&handles);
+            tokio::task::spawn_blocking(move || {
+                let left = end.saturating_duration_since(Instant::now());
+                let result = work(&handles, left);
+                handles.drain_events();
+                drop(permit);
+                result
+            })
+            .await
+        };
+        match timeout(self.deadline + GRACE, work).await {
+            Ok(Ok(result)) => self.sorted(&handles, call, result),
+            Ok(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
+            Err(_) => Err(handles.diagnosis.unreachable(Code::OperationTimedOut)),
+        }
+    }
+
+    /// The broker that admin operations go to; None: the controller, which is right for real
+    /// clusters. Mock clusters name no controller, so the library would look for it until the
+    /// deadline instead of hearing at once that the call is not supported.
+    async fn broker_for_calls(&self) -> Result<Option<i32>, Error> {
+        if !self.auto_create {
+            return Ok(None);
+        }
+        self.blocking("listing brokers", |handles, left| {
+            let metadata = handles.reader.fetch_metadata(None, left)?;
+            Ok(metadata.brokers().first().map(|broker| broker.id()))
+        })
+        .await
+    }
+
+    /// Waits for an admin operation until `end`.
+    async fn waiting<T, F: Future<Output = KafkaResult<T>>>(
+        &self,
+        call: &str,
+        end: Instant,
+        broker: Option<i32>,
+        start: impl FnOnce(AdminOptions) -> F,
+    ) -> Result<T, Error> {
+        let left = end.saturating_duration_since(Instant::now());
+        let options = AdminOptions::new()
+            .request_timeout(Some(Timeout::After(left)))
+            // The controller's own wait for the change to spread.
+            .operation_timeout(Some(Timeout::After(left / 2)))
+            .broker_id(broker);
+        let handles = self.clients.handles();
+        match timeout(left + GRACE, start(options)).await {
+            Ok(result) => self.sorted(&handles, call, result),
+            Err(_) => Err(handles.diagnosis.unreachable(Code::OperationTimedOut)),
+        }
+    }
+
+    fn sorted<T>(&self, handles: &Handles, call: &str, result: KafkaResult<T>) -> Result<T, Error> {
+        let code = match result {
+            Ok(value) => {
+                handles.diagnosis.clear();
+                return Ok(value);
+            }
+            Err(KafkaError::AdminOp(code)) => code,
+            Err(KafkaError::AdminOpCreation(detail)) => {
+                return Err(Error::Refused {
+                    cluster: self.cluster.clone(),
+                    call: call.to_owned(),
+                    detail,
+                    class: Class::Terminal,
+                });
+            }
+            Err(fault) => fault.rdkafka_error_code().unwrap_or(Code::Fail),
+        };
+        Err(match code {
+            Code::OperationTimedOut
+            | Code::RequestTimedOut
+            | Code::TimedOutQueue
+            | Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::WaitCache
+            | Code::Resolve
+            | Code::NetworkException => handles.diagnosis.unreachable(code),
+            other => self.refusal(call, other),
+        })
+    }
+
+    fn refusal(&self, call: &str, code: Code) -> Error {
+        let cluster = self.cluster.clone();
+        let call = call.to_owned();
+        match code {
+            Code::UnsupportedFeature | Code::UnsupportedVersion | Code::NotImplemented => {
+                Error::Unsupported { cluster, call }
+            }
+            Code::TopicAuthorizationFailed => Error::Denied {
+                cluster,
+                call,
+                right: "CREATE, ALTER and DESCRIBE_CONFIGS on its topics",
+            },
+            Code::ClusterAuthorizationFailed => Error::Denied {
+                cluster,
+                call,
+                right: "CREATE and DESCRIBE on the cluster",
+            },
+            Code::SaslAuthenticationFailed | Code::Authentication => Error::Authentication {
+                cluster,
+                detail: explain(code),
+            },
+            other => Error::Refused {
+                cluster,
+                call,
+                detail: explain(other),
+                class: class_of(other),
+            },
+        }
+    }
+}
+
+fn topic_metadata(topic: &MetadataTopic) -> TopicMetadata {
+    TopicMetadata {
+        partitions: i32::try_from(topic.partitions().len()).unwrap_or(i32::MAX),
+        error: topic.error().map(|code| explain(code.into())),
+    }
+}
+
+fn one_topic(
+    reader: &BaseConsumer<Diagnosis>,
+    name: &TopicName,
+    left: Duration,
+) -> KafkaResult<Option<TopicMetadata>> {
+    let metadata = reader.fetch_metadata(Some(name.as_str()), left)?;
+    let Some(topic) = metadata
+        .topics()
+        .iter()
+        .find(|topic| topic.name() == name.as_str())
+    else {
+        return Ok(None);
+    };
+    match topic.error().map(Code::from) {
+        Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(None),
+        _ => Ok(Some(topic_metadata(topic))),
+    }
+}
+
+fn topic_result(results: Vec<TopicResult>) -> Result<(), Code> {
+    match results.into_iter().next() {
+        Some(Ok(_)) => Ok(()),
+        Some(Err((_, code))) => Err(code),
+        None => Err(Code::Fail),
+    }
+}
