@@ -133,8 +133,8 @@ pub enum Error {
     /// The lease ended or never was.
     #[error("lease {0:?} has ended")]
     LeaseGone(LeaseId),
-    /// The store refuses writes (etcd: no space). Reads go on.
-    #[error("metadata store refuses writes: {0}; compact and defragment it, then disarm its alarm")]
+    /// The store refuses writes (no space). Reads go on.
+    #[error("metadata store refuses writes: {0}")]
     ReadOnly(String),
     /// User or password refused.
     #[error("metadata store refused the login: {0}; check user and password")]
