@@ -1,1 +1,25 @@
-//! Placeholder
+//! The harness: real components, loads, faults and checks for component and end-to-end tests.
+//!
+//! - [`settings`]: what the environment says about a run.
+//! - [`skip`]: tiers that cannot run here say so.
+//! - [`folder`], [`ports`], [`process`]: what every component needs.
+//! - [`wait`]: conditions with deadlines.
+//! - [`kafka`]: real Kafka clusters.
+//! - [`record`]: test records that tell whether they are complete.
+//! - [`load`]: writes them at a steady rate.
+//! - [`checker`]: finds missing, repeated, reordered and altered ones.
+//! - [`arrivals`]: when they arrived: pauses and latency.
+//! - [`tail`]: reads a cluster live into a checker and arrivals.
+
+pub mod arrivals;
+pub mod checker;
+pub mod folder;
+pub mod kafka;
+pub mod load;
+pub mod ports;
+pub mod process;
+pub mod record;
+pub mod settings;
+pub mod skip;
+pub mod tail;
+pub mod wait;
