@@ -4,7 +4,8 @@
 //! - [`skip`]: tiers that cannot run here say so.
 //! - [`folder`], [`ports`], [`process`]: what every component needs.
 //! - [`wait`]: conditions with deadlines.
-//! - [`kafka`]: real Kafka clusters.
+//! - [`kafka`]: real Kafka clusters. [`etcd`]: a real etcd.
+//! - [`proxy`]: faults of the network.
 //! - [`record`]: test records that tell whether they are complete.
 //! - [`load`]: writes them at a steady rate.
 //! - [`checker`]: finds missing, repeated, reordered and altered ones.
@@ -13,11 +14,13 @@
 
 pub mod arrivals;
 pub mod checker;
+pub mod etcd;
 pub mod folder;
 pub mod kafka;
 pub mod load;
 pub mod ports;
 pub mod process;
+pub mod proxy;
 pub mod record;
 pub mod settings;
 pub mod skip;

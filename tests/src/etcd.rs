@@ -1,0 +1,282 @@
+//! A real etcd of one member, on free ports, with a folder of its own.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use etcd_client::{AlarmAction, AlarmType, Client, ConnectOptions, GetOptions};
+
+use crate::{
+    folder::RunDir,
+    ports,
+    process::{Managed, Spec, ending},
+    wait,
+};
+
+const START_DEADLINE: Duration = Duration::from_secs(30);
+const STOP_DEADLINE: Duration = Duration::from_secs(15);
+/// Deadline of each call made for a test.
+const CALL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// An etcd that can be stopped, killed, frozen and started again on the same port and data.
+#[derive(Debug)]
+pub struct Etcd {
+    // Before the folder: a process is dead before its data goes.
+    process: Option<Managed>,
+    spec: Spec,
+    client_port: u16,
+    user: Option<(String, String)>,
+    folder: RunDir,
+}
+
+impl Etcd {
+    /// Starts an etcd and waits until it answers.
+    ///
+    /// # Errors
+    /// When it does not start; shows the end of its log.
+    pub async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// As [`Etcd::start`], with more flags.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`].
+    pub async fn start_with(flags: &[&str]) -> Result<Self> {
+        // A port may be taken between drawing and binding it; then draw again.
+        let mut last = None;
+        for _ in 0..3 {
+            let mut etcd = Self::prepare(flags)?;
+            match etcd.run().await {
+                Ok(()) => return Ok(etcd),
+                Err(fault) => {
+                    etcd.folder.failed();
+                    last = Some(fault);
+                }
+            }
+        }
+        Err(last.context("no attempt was made")?)
+    }
+
+    fn prepare(flags: &[&str]) -> Result<Self> {
+        let folder = RunDir::new("etcd")?;
+        let (client_port, peer_port) = (ports::free()?, ports::free()?);
+        let program = etcd_bin_vendored::etcd_bin_path()
+            .map_err(|fault| anyhow::anyhow!("no etcd for this machine: {fault}"))?;
+        let client_url = format!("http://127.0.0.1:{client_port}");
+        let peer_url = format!("http://127.0.0.1:{peer_port}");
+        let data = folder.path().join("data").display().to_string();
+        let cluster = format!("default={peer_url}");
+        let mut args: Vec<String> = [
+            ("--data-dir", data.as_str()),
+            ("--listen-client-urls", &client_url),
+            ("--advertise-client-urls", &client_url),
+            ("--listen-peer-urls", &peer_url),
+            ("--initial-advertise-peer-urls", &peer_url),
+            ("--initial-cluster", &cluster),
+            ("--log-level", "warn"),
+        ]
+        .iter()
+        .flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()])
+        .collect();
+        // What a killed process wrote is in the page cache: enough for tests, and much faster.
+        args.push("--unsafe-no-fsync".to_owned());
+        args.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        Ok(Self {
+            process: None,
+            spec: Spec {
+                name: "etcd".to_owned(),
+                program: program.to_owned(),
+                args,
+                env: Vec::new(),
+                log: folder.path().join("etcd.log"),
+            },
+            client_port,
+            user: None,
+            folder,
+        })
+    }
+
+    /// Starts the process and waits for its answer, or its end.
+    async fn run(&mut self) -> Result<()> {
+        let mut process = Managed::spawn(&self.spec)?;
+        let started = wait::until("an answer of etcd", START_DEADLINE, async || {
+            if let Some(status) = process.ended()? {
+                return Ok(Some(Err(status)));
+            }
+            let mut client = self.client().await?;
+            client.status().await?;
+            Ok(Some(Ok(())))
+        })
+        .await;
+        let log = process.log_tail();
+        self.process = Some(process);
+        match started {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(status)) => bail!("etcd ended with {}\n{log}", ending(status)),
+            Err(fault) => bail!("{fault:#}\n{log}"),
+        }
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.client_port))
+    }
+
+    /// The same as a URL.
+    #[must_use]
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    /// The process; for its signals and its log.
+    ///
+    /// # Panics
+    /// While it is stopped.
+    pub fn process(&mut self) -> &mut Managed {
+        self.process.as_mut().expect("etcd was stopped by the test")
+    }
+
+    /// Kills it (SIGKILL).
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.process().kill().await?;
+        self.process = None;
+        Ok(())
+    }
+
+    /// Ends it (SIGTERM).
+    ///
+    /// # Errors
+    /// When it is not running or does not end in time.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.process().terminate(STOP_DEADLINE).await?;
+        self.process = None;
+        Ok(())
+    }
+
+    /// Freezes it (SIGSTOP): connections stay open and nothing answers.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn freeze(&mut self) -> Result<()> {
+        self.process().freeze()
+    }
+
+    /// Lets it go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn thaw(&mut self) -> Result<()> {
+        self.process().thaw()
+    }
+
+    /// Starts it again on the same port and data, killing it first if it runs.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.process = None;
+        self.run().await
+    }
+
+    /// Starts it again on the same port, with everything it held forgotten.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn restart_empty(&mut self) -> Result<()> {
+        self.process = None;
+        std::fs::remove_dir_all(self.folder.path().join("data"))?;
+        self.user = None;
+        self.run().await
+    }
+
+    /// A plain client, to look and to interfere.
+    ///
+    /// # Errors
+    /// When etcd refuses the login.
+    pub async fn client(&self) -> Result<Client> {
+        let mut options = ConnectOptions::new().with_timeout(CALL_DEADLINE);
+        if let Some((name, password)) = &self.user {
+            options = options.with_user(name, password);
+        }
+        Ok(Client::connect([self.endpoint()], Some(options)).await?)
+    }
+
+    /// Compacts the history up to the newest revision, and tells that revision.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub async fn compact(&self) -> Result<i64> {
+        let mut client = self.client().await?;
+        let newest = client
+            .get("revision", Some(GetOptions::new().with_count_only()))
+            .await?;
+        let revision = newest.header().context("no header")?.revision();
+        client.compact(revision, None).await?;
+        Ok(revision)
+    }
+
+    /// Revokes every lease there is, and tells how many.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub async fn revoke_all_leases(&self) -> Result<usize> {
+        let mut client = self.client().await?;
+        let leases = client.leases().await?;
+        for lease in leases.leases() {
+            client.lease_revoke(lease.id()).await?;
+        }
+        Ok(leases.leases().len())
+    }
+
+    /// Makes room after the quota was used up: compacts, defragments and disarms the alarm.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub async fn make_room(&self) -> Result<()> {
+        self.compact().await?;
+        let mut client = self.client().await?;
+        client.defragment().await?;
+        client
+            .alarm(AlarmAction::Deactivate, AlarmType::Nospace, None)
+            .await?;
+        Ok(())
+    }
+
+    /// Turns authentication on, with the user `root` and this password.
+    ///
+    /// # Errors
+    /// When etcd does not answer, or has it on already.
+    pub async fn enable_auth(&mut self, password: &str) -> Result<()> {
+        let mut client = self.client().await?;
+        client.user_add("root", password, None).await?;
+        client.role_add("root").await?;
+        client.user_grant_role("root", "root").await?;
+        client.auth_enable().await?;
+        self.user = Some(("root".to_owned(), password.to_owned()));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_etcd_keeps_its_data_through_a_kill_and_loses_it_on_request() {
+        let mut etcd = Etcd::start().await.expect("starts");
+        let mut client = etcd.client().await.expect("connects");
+        client.put("k", "v", None).await.expect("written");
+        etcd.kill().await.expect("it ran");
+        etcd.restart().await.expect("starts again");
+        let mut client = etcd.client().await.expect("connects");
+        assert_eq!(client.get("k", None).await.expect("read").count(), 1);
+        assert!(etcd.compact().await.expect("compacts") >= 2);
+        etcd.restart_empty().await.expect("starts again");
+        let mut client = etcd.client().await.expect("connects");
+        assert_eq!(client.get("k", None).await.expect("read").count(), 0);
+    }
+}
