@@ -33,13 +33,16 @@ impl Default for Settings {
 /// ```text
 ///        Start            Started
 ///  Idle ───────► Starting ───────► Running ──── Stop ───► Draining ─── Drained ──► Stopped (clean)
-///                 ▲  │  │           │                      │  │
-///   Tick, Start   │  │  │ Stop      │ Fault                │  │ Fault, DeadlinePassed, Tick
-///                 │  │  ▼           ▼                      │  ▼
-///                Faulted ◄── Fault ─┘                      │ Stopped (not clean)
-///                    │                                     │
-///                    └── Stop ──► Stopped (clean)          └─ (FenceLost: from any state)
+///                 ▲    │              │                      │
+///   Tick, Start   │    │ Fault        │ Fault                │ Fault, DeadlinePassed, Tick
+///                 │    ▼              │                      ▼
+///                Faulted ◄────────────┘              Stopped (not clean)
+///                 │                                          ▲
+///                 └───────────────── Stop ───────────────────┘
 /// ```
+///
+/// Besides: `Stop` ends `Idle` and `Starting` at once, `DeadlinePassed` and `FenceLost` end every
+/// state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// Made, and not started.
@@ -244,11 +247,15 @@ impl Machine {
             }
             Input::Stop => {
                 actions.extend([Action::CloseReader, Action::Release]);
-                State::Stopped { clean: true }
+                State::Stopped {
+                    clean: attempts == 0,
+                }
             }
             Input::DeadlinePassed => {
                 actions.extend([Action::Kill, Action::Release]);
-                State::Stopped { clean: true }
+                State::Stopped {
+                    clean: attempts == 0,
+                }
             }
             Input::FenceLost => fenced(actions),
             // Being started already; late news of the attempt before; nothing is due.
@@ -302,11 +309,11 @@ impl Machine {
             Input::Tick if wait.retry_at.is_some_and(|at| now >= at) => {
                 start(wait.attempts, actions)
             }
-            // Nothing runs and what was acknowledged is saved; what was given up is sent again by the
-            // next owner, which is no worse than the fault.
+            // Nothing runs and what was acknowledged is saved; what was given up may be repeated by the
+            // next owner.
             Input::Stop | Input::DeadlinePassed => {
                 actions.push(Action::Release);
-                State::Stopped { clean: true }
+                State::Stopped { clean: false }
             }
             Input::FenceLost => fenced(actions),
             // Late news of the attempt that failed, or a tick too early.
