@@ -13,7 +13,7 @@ mod watch;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak},
     time::Duration,
 };
 
@@ -30,7 +30,7 @@ use crate::{
     api::{Entry, Error, LeaseId, MetaStore, Outcome, Result, Revision, Snapshot, Txn, Watch},
     check::check,
 };
-use disk::Disk;
+use disk::{Disk, Opened};
 use state::{Delta, Effect, State};
 use watch::EmbeddedWatch;
 
@@ -38,6 +38,10 @@ use watch::EmbeddedWatch;
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 /// Wait before lease ends that could not be written are tried again.
 const EXPIRY_RETRY: Duration = Duration::from_secs(1);
+
+/// How long a file in use is waited for: a process that is just ending may still hold it.
+const HANDOVER_MAX: Duration = Duration::from_secs(1);
+const HANDOVER_RETRY: Duration = Duration::from_millis(50);
 
 /// Limits of an embedded store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +58,8 @@ impl Default for EmbeddedOptions {
     }
 }
 
-/// A metadata store in this process. Dropping it, and every watch on it, closes the file.
+/// A metadata store in this process. Dropping it, and every watch on it, closes the file once writes
+/// under way are done.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     inner: Arc<Inner>,
@@ -69,7 +74,7 @@ struct Inner {
     state: RwLock<State>,
     revision: channel::Sender<Revision>,
     /// A lease was granted or renewed: the next end may have moved.
-    leases_changed: Notify,
+    leases_changed: Arc<Notify>,
 }
 
 impl EmbeddedStore {
@@ -91,14 +96,22 @@ impl EmbeddedStore {
     /// As [`EmbeddedStore::open`].
     pub async fn open_with(path: impl Into<PathBuf>, options: EmbeddedOptions) -> Result<Self> {
         let path = path.into();
-        let opened = spawn_blocking(move || Disk::open(path, Instant::now()));
-        let (disk, stored) = opened.await.map_err(|error| {
-            Error::Unavailable(format!("opening the store file was interrupted: {error}"))
-        })??;
-        Ok(Self::start(
-            disk,
-            State::new(stored, options.history_bytes_max),
-        ))
+        let give_up = Instant::now() + HANDOVER_MAX;
+        loop {
+            let path = path.clone();
+            let opening = spawn_blocking(move || Disk::open(path, Instant::now()));
+            let opened = opening.await.map_err(|error| {
+                Error::Unavailable(format!("opening the store file was interrupted: {error}"))
+            })??;
+            match opened {
+                Opened::Ready(disk, stored) => {
+                    let state = State::new(stored, options.history_bytes_max);
+                    return Ok(Self::start(disk, state));
+                }
+                Opened::InUse(error) if Instant::now() >= give_up => return Err(error),
+                Opened::InUse(_) => sleep(HANDOVER_RETRY).await,
+            }
+        }
     }
 
     /// A store that is gone with this value. For tests and trials.
@@ -126,9 +139,9 @@ impl EmbeddedStore {
             disk: Arc::new(Mutex::new(disk)),
             revision: channel::Sender::new(state.revision()),
             state: RwLock::new(state),
-            leases_changed: Notify::new(),
+            leases_changed: Arc::default(),
         });
-        let expiry = tokio::spawn(expire(Arc::clone(&inner)));
+        let expiry = tokio::spawn(expire(Arc::downgrade(&inner)));
         Self {
             inner,
             _expiry: AbortOnDropHandle::new(expiry),
@@ -203,17 +216,24 @@ impl Inner {
     }
 }
 
-/// Ends leases when their time is over.
-async fn expire(inner: Arc<Inner>) {
-    loop {
+/// Ends leases when their time is over. Holds the store only while it writes, so that dropping the
+/// store closes its file.
+async fn expire(store: Weak<Inner>) {
+    while let Some(inner) = store.upgrade() {
+        let leases_changed = Arc::clone(&inner.leases_changed);
         let next = inner.read().next_lease_end();
+        drop(inner);
         tokio::select! {
-            () = inner.leases_changed.notified() => continue,
+            () = leases_changed.notified() => continue,
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
         }
+        let Some(inner) = store.upgrade() else {
+            return;
+        };
         let ended = inner.change(|state| Ok(state.plan_expiry(Instant::now())));
         if let Err(error) = ended.await {
             warn!(%error, "ended leases not written, trying again");
+            drop(inner);
             sleep(EXPIRY_RETRY).await;
         }
     }

@@ -82,6 +82,12 @@ pub fn assignment(worker: &WorkerId, chunk: u32) -> String {
     format!("{ASSIGNMENTS}{worker}/{chunk:04}")
 }
 
+/// `owned/<worker>/`
+#[must_use]
+pub fn owned_of(worker: &WorkerId) -> String {
+    format!("{OWNED}{worker}/")
+}
+
 /// `owned/<worker>/<chunk>`
 #[must_use]
 pub fn owned(worker: &WorkerId, chunk: u32) -> String {

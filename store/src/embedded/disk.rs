@@ -4,15 +4,9 @@
 //! is in the file is open. Memory then decides: the next write opens the file again and first brings
 //! it to what memory holds.
 
-use std::{
-    collections::BTreeMap,
-    fmt, fs,
-    io::ErrorKind,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, fs, io::ErrorKind, path::PathBuf, time::Duration};
 
-use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{Database, DatabaseError, ReadableTable, TableDefinition, WriteTransaction};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -31,7 +25,15 @@ const FORMAT: &str = "format";
 const FORMAT_VERSION: i64 = 1;
 
 /// Makes the database, at first and again after a failure.
-type Opener = Box<dyn Fn() -> Result<Database> + Send>;
+type Opener = Box<dyn Fn() -> std::result::Result<Database, DatabaseError> + Send>;
+
+/// What became of opening.
+pub(super) enum Opened {
+    /// Opened and read.
+    Ready(Disk, Stored),
+    /// Somebody else has it open.
+    InUse(Error),
+}
 
 /// Where changes are made durable.
 pub(super) struct Disk {
@@ -56,7 +58,7 @@ impl Disk {
     }
 
     /// Opens or makes the file and reads it; leases count from `now`.
-    pub(super) fn open(path: PathBuf, now: Instant) -> Result<(Self, Stored)> {
+    pub(super) fn open(path: PathBuf, now: Instant) -> Result<Opened> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|error| {
                 Error::Unavailable(format!(
@@ -66,18 +68,24 @@ impl Disk {
             })?;
         }
         let name = path.display().to_string();
-        Self::open_with(name, Box::new(move || open_file(&path)), now)
+        Self::open_with(name, Box::new(move || Database::create(&path)), now)
     }
 
-    fn open_with(name: String, opener: Opener, now: Instant) -> Result<(Self, Stored)> {
-        let database = opener()?;
+    fn open_with(name: String, opener: Opener, now: Instant) -> Result<Opened> {
+        let database = match opener() {
+            Ok(database) => database,
+            Err(error @ DatabaseError::DatabaseAlreadyOpen) => {
+                return Ok(Opened::InUse(sort(&name, error.into())));
+            }
+            Err(error) => return Err(sort(&name, error.into())),
+        };
         let stored = read(&database, now).map_err(|error| sort(&name, error))??;
         let disk = Self {
             name,
             opener: Some(opener),
             database: Some(database),
         };
-        Ok((disk, stored))
+        Ok(Opened::Ready(disk, stored))
     }
 
     /// Writes a change; it is on the disk when this returns. `memory` is the state before it.
@@ -88,7 +96,7 @@ impl Disk {
         let database = match self.database.take() {
             Some(database) => database,
             None => {
-                let database = opener()?;
+                let database = opener().map_err(|error| sort(&self.name, error.into()))?;
                 rewrite(&database, &memory()).map_err(|error| sort(&self.name, error))?;
                 warn!(file = %self.name, "metadata store file opened again after a failure");
                 database
@@ -107,10 +115,6 @@ impl fmt::Debug for Disk {
             .field("open", &self.database.is_some())
             .finish_non_exhaustive()
     }
-}
-
-fn open_file(path: &Path) -> Result<Database> {
-    Database::create(path).map_err(|error| sort(&path.display().to_string(), error.into()))
 }
 
 /// Reads a file that is ours or empty.

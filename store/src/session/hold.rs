@@ -72,9 +72,10 @@ impl Keeper {
                     failures = failures.saturating_add(1);
                     self.log_failure(failures, &error, "cannot renew, trying again");
                     let delay = self.config.backoff.delay(failures, &mut rand::rng());
-                    // While the fence is open each attempt counts; later there is time.
-                    let delay = if fence.is_open() {
-                        delay.min(self.beat())
+                    // The lease may still be saved: every moment counts. Later there is time.
+                    let urgent = held.lease.renewed_at.elapsed() < 2 * self.config.ttl;
+                    let delay = if urgent {
+                        delay.min(self.config.ttl / 10)
                     } else {
                         delay
                     };

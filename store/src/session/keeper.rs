@@ -132,7 +132,6 @@ impl Keeper {
     /// Closes the fence and says so, once.
     pub(super) fn lose(&self, fence: &Fence, reason: &'static str) {
         fence.close();
-        self.written.send_replace(0);
         let lost = self.state.send_if_modified(|state| {
             let registered = matches!(state, SessionState::Registered(_));
             if registered {
