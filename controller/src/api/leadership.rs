@@ -29,6 +29,13 @@ impl Leadership {
         Self { role }
     }
 
+    /// Every change of role, from the present one on.
+    pub(crate) fn watch(&self) -> watch::Receiver<Role> {
+        let mut role = self.role.clone();
+        role.mark_unchanged();
+        role
+    }
+
     /// Where a request is to be answered now.
     pub(crate) fn standing(&self) -> Standing {
         standing(&self.role.borrow())

@@ -5,8 +5,29 @@
 //!
 //! - [`ports`]: what the API needs from the rest of the controller.
 
-mod leadership;
+mod apply;
+mod clusters;
+mod core;
+mod diff;
+mod draft;
+mod fields;
+mod fleet;
+mod health;
+pub(crate) mod leadership;
+mod links;
+mod loaded;
+mod page;
+pub(crate) mod picture;
 pub mod ports;
+mod repeat;
+mod server;
+mod status;
+mod subscribe;
+mod subscription_view;
+mod subscription_watch;
+mod subscriptions;
+pub(crate) mod workers;
+mod writer;
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +37,8 @@ use tokio::sync::watch;
 
 use crate::{fleet::FleetState, reports::Reports};
 
-pub use ports::{Clock, ClusterView, DiscoveryPort, SystemClock};
+pub use self::ports::{Clock, ClusterView, DiscoveryPort, SystemClock};
+pub use self::server::{Error, serve};
 
 /// What the API is made of.
 #[derive(Debug, Clone)]

@@ -1,0 +1,219 @@
+//! The state of the whole, and every task.
+
+use std::sync::Arc;
+
+use kreplicator_model::ids::{LinkId, Partition, TaskId, TopicName};
+use kreplicator_proto::{
+    status::Refusal,
+    v1::{self, status_server::Status as StatusApi},
+};
+use tonic::{Request, Response, Status};
+
+use super::{
+    clusters::count,
+    core::{Core, picture},
+    health::{Condition, Tally, overall},
+    leadership::Standing,
+    loaded::Loaded,
+    page::Page,
+    picture::{Picture, Task},
+    workers,
+};
+
+/// Most problems told.
+const PROBLEMS_MAX: usize = 50;
+
+/// The service.
+#[derive(Debug, Clone)]
+pub(crate) struct StatusService(pub(crate) Arc<Core>);
+
+impl StatusService {
+    async fn get(&self) -> Result<v1::StatusResponse, Refusal> {
+        let core = &self.0;
+        let loaded = core.desired.load().await?;
+        let fleet = core.fleet().await;
+        let leader = match core.leadership.standing() {
+            Standing::Leading(_) => v1::Leader {
+                controller: core.parts.controller.to_string(),
+                address: core.parts.address.clone(),
+                ..v1::Leader::default()
+            },
+            Standing::Following(leader) => leader,
+            Standing::Nobody => v1::Leader::default(),
+        };
+        let reports = core.reports();
+        let picture = picture(&loaded, &fleet, &reports);
+        let conditions: Vec<(&LinkId, Condition)> = loaded
+            .desired
+            .links
+            .iter()
+            .map(|(id, link)| (id, picture.link(link)))
+            .collect();
+        let mut tally = Tally::default();
+        for task in picture.tasks_after(None) {
+            tally.add(&task);
+        }
+        let states = fleet.workers.values().map(workers::state);
+        let in_state = |state| count(states.clone().filter(|is| *is == state).count());
+        let health = if fleet.ready {
+            overall(conditions.iter().map(|(_, condition)| condition))
+        } else {
+            v1::Health::Pending
+        };
+        Ok(v1::StatusResponse {
+            health: health.into(),
+            leader: leader.controller,
+            leader_address: leader.address,
+            plan_generation: fleet.generation.0,
+            tasks: Some(tally.counts),
+            workers_active: in_state(v1::WorkerState::Active),
+            workers_draining: in_state(v1::WorkerState::Draining),
+            workers_lost: in_state(v1::WorkerState::Lost),
+            problems: problems(&loaded, picture, &conditions),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+
+    async fn list_tasks(
+        &self,
+        request: v1::ListTasksRequest,
+    ) -> Result<v1::ListTasksResponse, Refusal> {
+        let page = Page::new(request.page_size, &request.page_token)?;
+        let wanted = match v1::TaskState::try_from(request.state) {
+            Ok(v1::TaskState::Unspecified) => None,
+            Ok(state) => Some(state),
+            Err(_) => {
+                return Err(Refusal::field(
+                    "state",
+                    format!("{} is no state of a task", request.state),
+                ));
+            }
+        };
+        let after = page.after().and_then(read_key);
+        let loaded = self.0.desired.load().await?;
+        let fleet = self.0.fleet().await;
+        let reports = self.0.reports();
+        let picture = picture(&loaded, &fleet, &reports);
+        let matches = |filter: &str, value: &str| filter.is_empty() || filter == value;
+        let tasks = picture
+            .tasks_after(after.as_ref())
+            .filter(|task| matches(&request.link, task.id.link.as_str()))
+            .filter(|task| matches(&request.topic, task.id.topic.as_str()))
+            .filter(|task| matches(&request.worker, task.worker().map_or("", |w| w.as_str())))
+            .filter(|task| wanted.is_none_or(|wanted| task.state == wanted));
+        let (tasks, next_page_token) = page.fill(tasks, |task| key(&task.id));
+        Ok(v1::ListTasksResponse {
+            tasks: tasks.into_iter().map(info).collect(),
+            next_page_token,
+        })
+    }
+}
+
+/// What is wrong, most serious first.
+fn problems(
+    loaded: &Loaded,
+    picture: Picture<'_>,
+    conditions: &[(&LinkId, Condition)],
+) -> Vec<String> {
+    let fleet = picture.fleet;
+    let unreadable = loaded.unreadable.iter().map(ToString::to_string);
+    let clusters = fleet
+        .clusters
+        .iter()
+        .filter(|(_, state)| state.reachable == Some(false))
+        .map(|(id, state)| format!("cluster {id} is not reachable: {}", state.cause));
+    let links = |health| {
+        conditions
+            .iter()
+            .filter(move |(_, condition)| condition.health == health)
+            .map(|(id, condition)| format!("link {id}: {}", condition.cause))
+    };
+    let topics = fleet
+        .target_problems
+        .iter()
+        .map(|(topic, problem)| format!("topic {topic}: {}", problem.message));
+    let lost = fleet
+        .workers
+        .iter()
+        .filter(|(_, worker)| !worker.live)
+        .map(|(id, worker)| {
+            format!(
+                "worker {id} is lost; it has {} tasks",
+                worker.tasks_assigned
+            )
+        });
+    unreadable
+        .chain(links(v1::Health::Down))
+        .chain(clusters)
+        .chain(fleet.problems.iter().cloned())
+        .chain(links(v1::Health::Degraded))
+        .chain(topics)
+        .chain(lost)
+        .chain(links(v1::Health::Pending))
+        .take(PROBLEMS_MAX)
+        .collect()
+}
+
+fn info(task: Task<'_>) -> v1::Task {
+    let report = task.report.map(|report| v1::TaskReport {
+        link: task.id.link.to_string(),
+        topic: task.id.topic.to_string(),
+        lag_records: task.lag_records(),
+        ..report.clone()
+    });
+    let moved = task
+        .assigned
+        .map_or("", |assigned| assigned.reason.as_str());
+    let reason = match task.state {
+        v1::TaskState::Running | v1::TaskState::Paused => moved.to_owned(),
+        _ if task.cause.is_empty() => moved.to_owned(),
+        _ => task.cause.clone().into_owned(),
+    };
+    v1::Task {
+        link: task.id.link.to_string(),
+        topic: task.id.topic.to_string(),
+        partition: task.id.partition.0,
+        target_topic: task
+            .resolved
+            .map(|resolved| resolved.target_topic.to_string())
+            .unwrap_or_default(),
+        state: task.state.into(),
+        worker: task.worker().map(ToString::to_string).unwrap_or_default(),
+        epoch: task.epoch().0,
+        report,
+        reason,
+    }
+}
+
+fn key(id: &TaskId) -> String {
+    format!("{}/{}/{}", id.link, id.topic, id.partition)
+}
+
+fn read_key(key: &str) -> Option<TaskId> {
+    let mut parts = key.split('/');
+    let id = TaskId {
+        link: LinkId::new(parts.next()?).ok()?,
+        topic: TopicName::new(parts.next()?).ok()?,
+        partition: Partition(parts.next()?.parse().ok()?),
+    };
+    parts.next().is_none().then_some(id)
+}
+
+#[tonic::async_trait]
+impl StatusApi for StatusService {
+    async fn get_status(
+        &self,
+        _request: Request<v1::GetStatusRequest>,
+    ) -> Result<Response<v1::StatusResponse>, Status> {
+        Ok(Response::new(self.get().await?))
+    }
+
+    async fn list_tasks(
+        &self,
+        request: Request<v1::ListTasksRequest>,
+    ) -> Result<Response<v1::ListTasksResponse>, Status> {
+        Ok(Response::new(
+            Self::list_tasks(self, request.into_inner()).await?,
+        ))
+    }
+}
