@@ -1,5 +1,28 @@
 //! The worker: runs the tasks that the controller assigns, and nothing else.
 //!
+//! - [`wiring`]: builds and joins the parts.
+//! - [`config`]: what an operator may set.
+//! - [`membership`]: this worker among the others.
+//! - [`assignment`]: what shall run here.
+//! - [`supervisor`]: starts and stops tasks until what runs is what shall run.
+//! - [`gate`]: whether tasks may act now.
 //! - [`engine`]: the interface between the supervisor and the data path.
+//! - [`tasks`]: what runs now, for whoever wants to look.
+//! - [`report`]: tells the leading controller about it.
+//! - [`http`], [`health`]: metrics and probes.
+//! - [`metrics`]: the names of all metrics.
+//! - [`clock`]: wall-clock time.
 
+pub mod assignment;
+pub mod clock;
+pub mod config;
 pub mod engine;
+pub mod gate;
+pub mod health;
+pub mod http;
+pub mod membership;
+pub mod metrics;
+pub mod report;
+pub mod supervisor;
+pub mod tasks;
+pub mod wiring;

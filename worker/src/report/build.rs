@@ -1,0 +1,175 @@
+//! What a report says.
+
+use std::collections::BTreeMap;
+
+use kreplicator_model::{
+    ids::{Offset, TaskId, UnixMillis},
+    lag::lag,
+};
+use kreplicator_proto::v1;
+use tokio::time::Instant;
+
+use super::Subject;
+use crate::{
+    engine::{self, Status, TaskSpec},
+    tasks::Live,
+};
+
+/// Most tasks in one message: some 2 MB, far below what the controller takes in.
+pub(super) const TASKS_PER_MESSAGE_MAX: usize = 10_000;
+
+/// Makes reports, each with what changed since the one before.
+#[derive(Debug)]
+pub(super) struct Builder {
+    subject: Subject,
+    /// Last said of each task on this stream.
+    said: BTreeMap<TaskId, v1::TaskReport>,
+    /// Removals seen when the last report was made.
+    removals: u64,
+    want_full: bool,
+    totals: BTreeMap<TaskId, Totals>,
+    measured_at: Option<Instant>,
+}
+
+/// Totals of one task when last looked at.
+#[derive(Debug, Clone, Copy)]
+struct Totals {
+    epoch: u64,
+    records: u64,
+    bytes: u64,
+}
+
+impl Builder {
+    pub(super) fn new(subject: Subject) -> Self {
+        Self {
+            subject,
+            said: BTreeMap::new(),
+            removals: 0,
+            want_full: true,
+            totals: BTreeMap::new(),
+            measured_at: None,
+        }
+    }
+
+    /// The next report is a full one: a new stream began, or the controller asked for it.
+    pub(super) fn want_full(&mut self) {
+        self.want_full = true;
+    }
+
+    /// The messages to send now, at least one.
+    pub(super) fn reports(&mut self, now: Instant) -> Vec<v1::WorkerReport> {
+        let removals = self.subject.tasks.removals();
+        let live = self.subject.tasks.live();
+        // What a delta cannot say is that a task is gone.
+        let full = std::mem::take(&mut self.want_full) || removals != self.removals;
+        self.removals = removals;
+        let reports: Vec<(TaskId, v1::TaskReport)> = live
+            .into_iter()
+            .map(|(id, live)| {
+                let report = task_report(&live);
+                (id, report)
+            })
+            .collect();
+        let (records_per_second, bytes_per_second) = self.rates(&reports, now);
+        if full {
+            self.said.clear();
+        }
+        let mut changed = Vec::new();
+        for (id, report) in reports {
+            if self.said.get(&id) != Some(&report) {
+                self.said.insert(id, report.clone());
+                changed.push(report);
+            }
+        }
+        let mut rest = changed.into_iter().peekable();
+        let mut messages = Vec::new();
+        while messages.is_empty() || rest.peek().is_some() {
+            messages.push(v1::WorkerReport {
+                worker: self.subject.worker.to_string(),
+                incarnation: self.subject.health.incarnation().unwrap_or_default(),
+                sent_at_ms: self.subject.clock.now().0,
+                full: full && messages.is_empty(),
+                tasks: rest.by_ref().take(TASKS_PER_MESSAGE_MAX).collect(),
+                records_per_second,
+                bytes_per_second,
+                memory_budget_bytes: signed(self.subject.memory_budget_bytes),
+                memory_used_bytes: signed((self.subject.memory_used)()),
+            });
+        }
+        messages
+    }
+
+    /// Records and bytes per second since the last look, over the tasks that run now.
+    fn rates(&mut self, reports: &[(TaskId, v1::TaskReport)], now: Instant) -> (f64, f64) {
+        let mut records: u64 = 0;
+        let mut bytes: u64 = 0;
+        let mut totals = BTreeMap::new();
+        for (id, report) in reports {
+            let before = self
+                .totals
+                .get(id)
+                .filter(|before| before.epoch == report.epoch);
+            // Totals begin at zero with each start.
+            let since = |total: u64, before: u64| total.checked_sub(before).unwrap_or(total);
+            records += since(
+                report.records_total,
+                before.map_or(0, |before| before.records),
+            );
+            bytes += since(report.bytes_total, before.map_or(0, |before| before.bytes));
+            totals.insert(
+                id.clone(),
+                Totals {
+                    epoch: report.epoch,
+                    records: report.records_total,
+                    bytes: report.bytes_total,
+                },
+            );
+        }
+        self.totals = totals;
+        let before = self.measured_at.replace(now);
+        let elapsed = before.map(|before| now.saturating_duration_since(before).as_secs_f64());
+        match elapsed {
+            #[expect(clippy::cast_precision_loss, reason = "a rate for people to read")]
+            Some(elapsed) if elapsed > 0.0 => (records as f64 / elapsed, bytes as f64 / elapsed),
+            Some(_) | None => (0.0, 0.0),
+        }
+    }
+}
+
+fn task_report(live: &Live) -> v1::TaskReport {
+    let TaskSpec { id, epoch, .. } = live.task.spec();
+    let status: Status = live.task.status();
+    let offset = |offset: Option<Offset>| offset.map(|offset| offset.0);
+    let millis = |at: Option<UnixMillis>| at.map_or(0, |at| at.0);
+    v1::TaskReport {
+        link: id.link.to_string(),
+        topic: id.topic.to_string(),
+        partition: id.partition.0,
+        epoch: epoch.0,
+        state: state(status.state).into(),
+        since_ms: status.since.0,
+        retry_at_ms: millis(status.retry_at),
+        checkpoint: offset(status.checkpoint),
+        log_start: offset(status.log_start),
+        log_end: offset(status.log_end),
+        lag_records: lag(status.log_end, status.log_start, status.checkpoint).map(signed),
+        progress_at_ms: millis(status.progress_at),
+        records_total: status.records_total,
+        bytes_total: status.bytes_total,
+        gap_records_total: status.gap_records_total,
+        cause: status.cause,
+    }
+}
+
+fn state(state: engine::State) -> v1::TaskState {
+    match state {
+        engine::State::Starting => v1::TaskState::Starting,
+        engine::State::Running => v1::TaskState::Running,
+        engine::State::Faulted => v1::TaskState::Faulted,
+        engine::State::Stopping | engine::State::Stopped => v1::TaskState::Stopping,
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
