@@ -21,8 +21,11 @@ pub struct FleetState {
     pub resolved: Resolved,
     /// What was learned about each topic.
     pub records: BTreeMap<LinkTopic, TopicRecord>,
-    /// Problems with the target topic of a topic, with since when; the topic's new partitions wait.
+    /// Topics that are asked for and held up: their target topic is not ready (new partitions wait), or
+    /// they or their clusters are not what they were (nothing of them runs). With since when.
     pub target_problems: BTreeMap<LinkTopic, Problem>,
+    /// Warnings about target topics that are in use, each to be read after the topic's name.
+    pub target_notes: BTreeMap<LinkTopic, String>,
     /// Tasks as assigned.
     pub assigned: BTreeMap<TaskId, Assigned>,
     /// Tasks that should run and are not assigned, with the reason for people.

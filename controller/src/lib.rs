@@ -1,9 +1,25 @@
 //! The controller: keeps what runs equal to what was asked for.
 //!
 //! - [`api`]: the gRPC API.
+//! - [`cluster_admin`]: what the leader asks of a Kafka cluster.
+//! - [`config`]: settings.
+//! - [`discovery`]: which topics exist on which cluster, and which clusters answer.
 //! - [`fleet`]: what the leader knows, published for the API after every pass.
+//! - [`forward`]: passes requests on to the leader.
+//! - [`metrics`]: the controller's own metrics.
+//! - [`http`]: metrics, health and readiness over HTTP.
+//! - [`reconcile`]: the loop that keeps what runs equal to what was asked for.
 //! - [`reports`]: what workers said last of their tasks.
+//! - [`targets`]: target topics, made and grown before the first record.
 
 pub mod api;
+pub mod cluster_admin;
+pub mod config;
+pub mod discovery;
 pub mod fleet;
+mod forward;
+pub mod http;
+pub mod metrics;
+pub mod reconcile;
 pub mod reports;
+pub mod targets;

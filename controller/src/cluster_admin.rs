@@ -1,0 +1,157 @@
+//! What the leader asks of a Kafka cluster, as an interface, so that everything above it can be
+//! tried without one.
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use kreplicator_kafka::{
+    admin::{Admin, ClusterMetadata, ConfigValue, NewTopic},
+    error::{Class, Error},
+    secrets::SecretSource,
+};
+use kreplicator_model::{ids::TopicName, spec::Cluster};
+
+/// Settings of a topic by name.
+pub type TopicSettings = BTreeMap<String, ConfigValue>;
+
+/// Why a cluster did not do what was asked. The text names the cluster and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AdminError {
+    /// The cluster cannot do this at all.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The topic exists already.
+    #[error("{0}")]
+    AlreadyExists(String),
+    /// It is another cluster than the one declared: nothing may be copied from or to it.
+    #[error("{0}")]
+    WrongCluster(String),
+    /// May work later: not reachable, no answer in time, login refused for now…
+    #[error("{0}")]
+    Unavailable(String),
+    /// The cluster refused this request (no permission, illegal setting…): somebody has to act.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// One cluster. Every call ends by its timeout, give or take a scheduler's delay.
+#[async_trait]
+pub trait ClusterAdmin: Debug + Send + Sync + 'static {
+    /// Every topic and who the cluster is.
+    async fn metadata(&self, timeout: Duration) -> Result<ClusterMetadata, AdminError>;
+
+    /// The settings in force of these topics. Those that the cluster does not tell are left out: the
+    /// topic is gone, has only just been made, or may not be described.
+    async fn topic_settings(
+        &self,
+        topics: &[TopicName],
+        timeout: Duration,
+    ) -> Result<BTreeMap<TopicName, TopicSettings>, AdminError>;
+
+    /// Makes a topic.
+    async fn create_topic(&self, topic: &NewTopic, timeout: Duration) -> Result<(), AdminError>;
+
+    /// Raises the number of partitions to `total`.
+    async fn grow_topic(
+        &self,
+        topic: &TopicName,
+        total: i32,
+        timeout: Duration,
+    ) -> Result<(), AdminError>;
+
+    /// Whether the cluster's spec says that topics are made by asking for them: only for clusters
+    /// that know no other way (librdkafka's mock cluster in the demo).
+    fn may_create_by_asking(&self) -> bool;
+
+    /// Asks for a topic so that the cluster makes it.
+    async fn ask_for_topic(&self, topic: &TopicName, timeout: Duration) -> Result<(), AdminError>;
+}
+
+/// Makes the client of a cluster; never waits for the network.
+pub trait AdminConnector: Debug + Send + Sync + 'static {
+    /// A client that reaches the cluster by exactly this spec.
+    ///
+    /// # Errors
+    /// A secret that cannot be read, a setting that the client refuses.
+    fn connect(&self, cluster: &Cluster) -> Result<Arc<dyn ClusterAdmin>, AdminError>;
+}
+
+/// Connects by `kreplicator_kafka`.
+#[derive(Debug, Clone)]
+pub struct KafkaConnector(Arc<dyn SecretSource>);
+
+impl KafkaConnector {
+    /// Reads secrets from `secrets`.
+    #[must_use]
+    pub fn new(secrets: Arc<dyn SecretSource>) -> Self {
+        Self(secrets)
+    }
+}
+
+impl AdminConnector for KafkaConnector {
+    fn connect(&self, cluster: &Cluster) -> Result<Arc<dyn ClusterAdmin>, AdminError> {
+        let admin = Admin::connect(cluster, self.0.as_ref())?;
+        Ok(Arc::new(admin))
+    }
+}
+
+#[async_trait]
+impl ClusterAdmin for Admin {
+    async fn metadata(&self, timeout: Duration) -> Result<ClusterMetadata, AdminError> {
+        let admin = self.clone().with_deadline(timeout);
+        Ok(Admin::metadata(&admin).await?)
+    }
+
+    async fn topic_settings(
+        &self,
+        topics: &[TopicName],
+        timeout: Duration,
+    ) -> Result<BTreeMap<TopicName, TopicSettings>, AdminError> {
+        let admin = self.clone().with_deadline(timeout);
+        Ok(admin.topic_configs(topics).await?)
+    }
+
+    async fn create_topic(&self, topic: &NewTopic, timeout: Duration) -> Result<(), AdminError> {
+        let admin = self.clone().with_deadline(timeout);
+        Ok(Admin::create_topic(&admin, topic.clone(), false).await?)
+    }
+
+    async fn grow_topic(
+        &self,
+        topic: &TopicName,
+        total: i32,
+        timeout: Duration,
+    ) -> Result<(), AdminError> {
+        let admin = self.clone().with_deadline(timeout);
+        Ok(Admin::grow_topic(&admin, topic, total).await?)
+    }
+
+    fn may_create_by_asking(&self) -> bool {
+        self.allows_auto_create()
+    }
+
+    async fn ask_for_topic(&self, topic: &TopicName, timeout: Duration) -> Result<(), AdminError> {
+        let admin = self.clone().with_deadline(timeout);
+        admin.topic_auto(topic).await?;
+        Ok(())
+    }
+}
+
+impl From<Error> for AdminError {
+    fn from(error: Error) -> Self {
+        // The text of a secret's error is in its source.
+        let text = match std::error::Error::source(&error) {
+            Some(cause) => format!("{error}: {cause}"),
+            None => error.to_string(),
+        };
+        match error {
+            Error::Unsupported { .. } => Self::Unsupported(text),
+            Error::AlreadyExists { .. } => Self::AlreadyExists(text),
+            Error::WrongCluster { .. } => Self::WrongCluster(text),
+            error => match error.class() {
+                Class::Retryable => Self::Unavailable(text),
+                Class::Terminal | Class::Fenced => Self::Refused(text),
+            },
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What shall run where, and what is written next. Pure: everything known in, decision out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kreplicator_model::{
+    handover::{Steps, steps},
+    ids::{LinkId, LinkTopic, Partition, TaskId, WorkerId},
+    liveness::Verdict,
+    ownership::Ledger,
+    planner::{Input, Plan, Worker, WorkerState, plan},
+    resolve::{Resolved, TopicRecord},
+};
+
+use super::book::LiveWorker;
+use crate::targets::TargetState;
+
+/// Everything that a decision rests on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Situation<'a> {
+    /// Topics that are asked for.
+    pub(crate) resolved: &'a Resolved,
+    /// What was learned about them.
+    pub(crate) records: &'a BTreeMap<LinkTopic, TopicRecord>,
+    /// What is known of their target topics.
+    pub(crate) targets: &'a BTreeMap<LinkTopic, TargetState>,
+    /// Topics that must not run, with the reason: they or their clusters are not what they were.
+    pub(crate) halted: &'a BTreeMap<LinkTopic, String>,
+    /// Links of which something asked for cannot be read: what runs goes on.
+    pub(crate) frozen: &'a BTreeSet<LinkId>,
+    /// Who may run what.
+    pub(crate) ledger: &'a Ledger,
+    /// Workers with a lease.
+    pub(crate) workers: &'a BTreeMap<WorkerId, LiveWorker>,
+    /// Workers that operators want empty.
+    pub(crate) drains: &'a BTreeSet<WorkerId>,
+    /// Which workers count as lost.
+    pub(crate) verdict: &'a Verdict,
+    /// Tasks that their workers do not take on, with another worker to try.
+    pub(crate) pinned: &'a BTreeMap<TaskId, WorkerId>,
+}
+
+/// What shall run where, and what is written next.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Decision {
+    /// Where each task shall run.
+    pub(crate) plan: Plan,
+    /// What is written next.
+    pub(crate) steps: Steps,
+    /// Tasks that should run and are not assigned, with the reason.
+    pub(crate) unassigned: BTreeMap<TaskId, String>,
+}
+
+/// Decides.
+#[must_use]
+pub(crate) fn decide(situation: &Situation<'_>) -> Decision {
+    let mut unassigned = BTreeMap::new();
+    let tasks = tasks(situation, &mut unassigned);
+    let workers = workers(situation);
+    let plan = plan(&Input {
+        tasks,
+        workers,
+        moves_max: None,
+    });
+    let steps = steps(&plan.placements, situation.ledger, &situation.verdict.lost);
+    for (task, reason) in &plan.unplaced {
+        unassigned.insert(task.clone(), reason.to_string());
+    }
+    for (task, holders) in &steps.waiting {
+        let holders: Vec<&str> = holders.iter().map(WorkerId::as_str).collect();
+        let reason = format!("waits for {} to release it", holders.join(", "));
+        unassigned.insert(task.clone(), reason);
+    }
+    Decision {
+        plan,
+        steps,
+        unassigned,
+    }
+}
+
+/// Tasks that shall run, with their owner now; those that should and cannot go to `unassigned`.
+fn tasks(
+    situation: &Situation<'_>,
+    unassigned: &mut BTreeMap<TaskId, String>,
+) -> BTreeMap<TaskId, Option<WorkerId>> {
+    let mut tasks = BTreeMap::new();
+    for (topic, resolved) in &situation.resolved.topics {
+        if !resolved.runs() {
+            continue;
+        }
+        let ready = readiness(situation, topic);
+        for partition in 0..resolved.partitions {
+            let task = TaskId {
+                link: topic.link.clone(),
+                topic: topic.topic.clone(),
+                partition: Partition(partition),
+            };
+            let owner = owner(situation, &task);
+            let goes_on = owner.is_some() && !ready.stops;
+            if partition < ready.partitions || goes_on {
+                tasks.insert(task, owner);
+            } else {
+                unassigned.insert(task, ready.reason.clone());
+            }
+        }
+    }
+    if !situation.frozen.is_empty() {
+        for (_, task, _) in situation.ledger.assignments() {
+            let known = situation.resolved.topics.contains_key(&task.link_topic());
+            if situation.frozen.contains(&task.link) && !known {
+                tasks.insert(task.clone(), owner(situation, task));
+            }
+        }
+    }
+    tasks
+}
+
+/// Where a task is, or where it is to be tried next.
+fn owner(situation: &Situation<'_>, task: &TaskId) -> Option<WorkerId> {
+    let pinned = situation.pinned.get(task);
+    let assigned = situation.ledger.assigned_to(task).map(|(worker, _)| worker);
+    pinned.or(assigned).cloned()
+}
+
+/// How far a topic's target is ready.
+#[derive(Debug)]
+struct Readiness {
+    /// Partitions below this one may begin.
+    partitions: i32,
+    /// What runs must stop.
+    stops: bool,
+    /// Why the others wait.
+    reason: String,
+}
+
+fn readiness(situation: &Situation<'_>, topic: &LinkTopic) -> Readiness {
+    if let Some(reason) = situation.halted.get(topic) {
+        return Readiness {
+            partitions: 0,
+            stops: true,
+            reason: reason.clone(),
+        };
+    }
+    let Some(record) = situation.records.get(topic) else {
+        return Readiness {
+            partitions: 0,
+            stops: false,
+            reason: "waits until the topic is noted down".to_owned(),
+        };
+    };
+    let Some(target) = situation.targets.get(topic) else {
+        // A leader that has just begun goes on with what another one has verified.
+        return Readiness {
+            partitions: record.target_partitions,
+            stops: false,
+            reason: "waits for a look at the target topic".to_owned(),
+        };
+    };
+    let problem = target.problem.as_ref();
+    let stops = problem.is_some_and(|problem| problem.stops);
+    let verified = target.partitions.unwrap_or(record.target_partitions);
+    Readiness {
+        partitions: if stops { 0 } else { verified },
+        stops,
+        reason: problem.map_or_else(
+            || "waits for a look at the target topic".to_owned(),
+            |problem| problem.message.clone(),
+        ),
+    }
+}
+
+/// Workers as the planner sees them. Lost ones are not among them.
+fn workers(situation: &Situation<'_>) -> BTreeMap<WorkerId, Worker> {
+    let verdict = situation.verdict;
+    let active = verdict.active.iter().map(|id| {
+        let live = situation.workers.get(id).map(|worker| &worker.live);
+        let leaving = live.is_some_and(|live| live.draining);
+        let draining = leaving || situation.drains.contains(id);
+        let capacity = live.map_or(0, |live| live.capacity_tasks);
+        let worker = Worker {
+            state: if draining {
+                WorkerState::Draining
+            } else {
+                WorkerState::Active
+            },
+            capacity_tasks: u32::try_from(capacity).ok().filter(|tasks| *tasks > 0),
+        };
+        (id.clone(), worker)
+    });
+    let suspended = verdict.suspended.iter().map(|id| {
+        let worker = Worker {
+            state: WorkerState::Suspended,
+            capacity_tasks: None,
+        };
+        (id.clone(), worker)
+    });
+    active.chain(suspended).collect()
+}

@@ -1,0 +1,333 @@
+//! Plan and reality drift apart: tasks that a live worker was given and does not take on (C043).
+//! Pure, but for what it remembers.
+//!
+//! Such a task's chunk is written again once, so that the worker looks at it anew. If the worker has
+//! answered and still does not list the task, the task is tried elsewhere, a few times; after that it is
+//! only reported. A worker that does not answer at all keeps the task in the books: it may run it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use kreplicator_model::{
+    ids::{OwnerEpoch, TaskId, WorkerId},
+    ownership::Ledger,
+};
+use kreplicator_store::keys;
+
+/// Workers that a task is tried on after the first one.
+const MOVES_MAX: u32 = 3;
+
+/// Remembers which tasks are not taken on, since when, and what was tried.
+#[derive(Debug, Clone)]
+pub(crate) struct StuckTasks {
+    after: Duration,
+    waiting: BTreeMap<TaskId, Waiting>,
+    tried: BTreeMap<TaskId, Tried>,
+}
+
+/// An assignment that the worker has not taken on.
+#[derive(Debug, Clone)]
+struct Waiting {
+    worker: WorkerId,
+    epoch: OwnerEpoch,
+    since: Duration,
+    written_again: bool,
+}
+
+/// What was tried for a task.
+#[derive(Debug, Clone, Default)]
+struct Tried {
+    moves: u32,
+    /// Where it goes next, until it is there.
+    to: Option<WorkerId>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Findings {
+    /// Chunks to write again though they do not differ.
+    pub(crate) again: BTreeSet<(WorkerId, u32)>,
+    /// Tasks that have waited too long.
+    pub(crate) stuck: BTreeMap<TaskId, StuckTask>,
+    /// Where to try tasks next.
+    pub(crate) pinned: BTreeMap<TaskId, WorkerId>,
+    /// When something is to be done without any news.
+    pub(crate) next_check: Option<Duration>,
+}
+
+/// A task that has waited too long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StuckTask {
+    /// Who does not take it on.
+    pub(crate) worker: WorkerId,
+    /// For how long.
+    pub(crate) waited: Duration,
+    /// The worker has acted on its assignment and left this task out.
+    pub(crate) refused: bool,
+}
+
+impl StuckTasks {
+    /// Tasks count as stuck when they were not taken on `after` they were assigned.
+    pub(crate) fn new(after: Duration) -> Self {
+        Self {
+            after,
+            waiting: BTreeMap::new(),
+            tried: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at every assignment of the workers that live. `takers` may be given tasks.
+    pub(crate) fn step(
+        &mut self,
+        now: Duration,
+        ledger: &Ledger,
+        live: &BTreeSet<WorkerId>,
+        takers: &BTreeSet<WorkerId>,
+    ) -> Findings {
+        let before = std::mem::take(&mut self.waiting);
+        let mut loads: BTreeMap<&WorkerId, usize> =
+            takers.iter().map(|worker| (worker, 0)).collect();
+        let mut assigned = BTreeSet::new();
+        for (worker, task, epoch) in ledger.assignments() {
+            if let Some(load) = loads.get_mut(worker) {
+                *load += 1;
+            }
+            if !live.contains(worker) {
+                continue;
+            }
+            assigned.insert(task);
+            let runs = ledger
+                .owned_by(worker, task)
+                .is_some_and(|owned| owned.epoch == epoch);
+            if runs {
+                self.tried.remove(task);
+                continue;
+            }
+            let known = before
+                .get(task)
+                .filter(|known| known.worker == *worker && known.epoch == epoch);
+            let waiting = known.cloned().unwrap_or_else(|| Waiting {
+                worker: worker.clone(),
+                epoch,
+                since: now,
+                written_again: false,
+            });
+            if let Some(tried) = self.tried.get_mut(task)
+                && tried.to.as_ref() == Some(worker)
+            {
+                tried.to = None;
+            }
+            self.waiting.insert(task.clone(), waiting);
+        }
+        self.tried.retain(|task, tried| {
+            if tried.to.as_ref().is_some_and(|to| !takers.contains(to)) {
+                tried.to = None;
+            }
+            tried.to.is_some() || assigned.contains(task)
+        });
+        self.act(now, ledger, loads)
+    }
+
+    fn act(
+        &mut self,
+        now: Duration,
+        ledger: &Ledger,
+        mut loads: BTreeMap<&WorkerId, usize>,
+    ) -> Findings {
+        let mut findings = Findings::default();
+        for (task, waiting) in &mut self.waiting {
+            let waited = now.saturating_sub(waiting.since);
+            if waited < self.after {
+                note_next(&mut findings, waiting.since + self.after);
+                continue;
+            }
+            let chunk = keys::chunk_of(&task.link, &task.topic);
+            let (answered, written) = ledger.chunk_revisions(&waiting.worker, chunk);
+            let refused = answered >= written;
+            findings.stuck.insert(
+                task.clone(),
+                StuckTask {
+                    worker: waiting.worker.clone(),
+                    waited,
+                    refused,
+                },
+            );
+            if !waiting.written_again {
+                waiting.written_again = true;
+                findings.again.insert((waiting.worker.clone(), chunk));
+            }
+            if waited < self.after * 2 {
+                note_next(&mut findings, waiting.since + self.after * 2);
+                continue;
+            }
+            let tried = self.tried.entry(task.clone()).or_default();
+            if !refused || tried.to.is_some() || tried.moves >= MOVES_MAX {
+                continue;
+            }
+            let others = loads
+                .iter_mut()
+                .filter(|(worker, _)| **worker != &waiting.worker);
+            if let Some((worker, load)) = others.min_by_key(|(worker, load)| (**load, **worker)) {
+                *load += 1;
+                tried.moves += 1;
+                tried.to = Some((*worker).clone());
+            }
+        }
+        for (task, tried) in &self.tried {
+            if let Some(to) = &tried.to {
+                findings.pinned.insert(task.clone(), to.clone());
+            }
+        }
+        findings
+    }
+}
+
+fn note_next(findings: &mut Findings, at: Duration) {
+    let next = findings.next_check.unwrap_or(at);
+    findings.next_check = Some(next.min(at));
+}
+
+#[cfg(test)]
+mod tests {
+    use kreplicator_model::{
+        ids::{LinkId, Partition, TopicName},
+        ownership::Owned,
+    };
+
+    use super::*;
+
+    const AFTER: Duration = Duration::from_secs(10);
+
+    fn task() -> TaskId {
+        TaskId {
+            link: LinkId::new("a-b").expect("legal"),
+            topic: TopicName::new("orders").expect("legal"),
+            partition: Partition(0),
+        }
+    }
+
+    fn worker(name: &str) -> WorkerId {
+        WorkerId::new(name).expect("legal")
+    }
+
+    fn workers(names: &[&str]) -> BTreeSet<WorkerId> {
+        names.iter().map(|name| worker(name)).collect()
+    }
+
+    fn chunk() -> u32 {
+        keys::chunk_of(&task().link, &task().topic)
+    }
+
+    /// Assigns the task at `revision`, which is its epoch too.
+    fn assign(ledger: &mut Ledger, to: &str, revision: u64) {
+        let tasks = [(task(), OwnerEpoch(revision))].into();
+        let at = i64::try_from(revision).expect("small");
+        ledger.set_assigned(&worker(to), chunk(), at, tasks);
+    }
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_task_that_is_taken_on_in_time_is_never_stuck() {
+        let mut ledger = Ledger::new(keys::chunk_of);
+        let mut stuck = StuckTasks::new(AFTER);
+        let live = workers(&["w1", "w2"]);
+        assign(&mut ledger, "w1", 5);
+        let findings = stuck.step(seconds(0), &ledger, &live, &live);
+        assert_eq!(findings.next_check, Some(AFTER));
+        let owned = Owned {
+            epoch: OwnerEpoch(5),
+            stopping: false,
+        };
+        ledger.set_owned(&worker("w1"), chunk(), 5, [(task(), owned)].into());
+        assert_eq!(
+            stuck.step(seconds(60), &ledger, &live, &live),
+            Findings::default()
+        );
+    }
+
+    #[test]
+    fn c043_a_refused_task_is_written_again_then_tried_elsewhere_then_only_reported() {
+        let mut ledger = Ledger::new(keys::chunk_of);
+        let mut stuck = StuckTasks::new(AFTER);
+        let live = workers(&["w1", "w2", "w3"]);
+        let mut at = 0;
+        let mut revision = 5;
+        let mut seen_on = Vec::new();
+        assign(&mut ledger, "w1", revision);
+        for _ in 0..=MOVES_MAX {
+            let (owner, _) = ledger.assigned_to(&task()).expect("assigned");
+            let owner = owner.clone();
+            seen_on.push(owner.to_string());
+            ledger.set_owned(&owner, chunk(), i64::MAX, BTreeMap::new());
+            assert!(
+                stuck
+                    .step(seconds(at), &ledger, &live, &live)
+                    .stuck
+                    .is_empty()
+            );
+            let first = stuck.step(seconds(at + 10), &ledger, &live, &live);
+            assert_eq!(first.again, [(owner.clone(), chunk())].into());
+            assert!(first.stuck[&task()].refused);
+            let again = stuck.step(seconds(at + 11), &ledger, &live, &live);
+            assert!(again.again.is_empty(), "written again and again");
+            let second = stuck.step(seconds(at + 20), &ledger, &live, &live);
+            assert_eq!(second.stuck[&task()].worker, owner);
+            let Some(next) = second.pinned.get(&task()) else {
+                break;
+            };
+            assert_ne!(*next, owner);
+            // Taken from one, given to the other.
+            revision += 1;
+            ledger.set_assigned(
+                &owner,
+                chunk(),
+                i64::try_from(revision).expect("small"),
+                BTreeMap::new(),
+            );
+            let between = stuck.step(seconds(at + 21), &ledger, &live, &live);
+            assert_eq!(
+                between.pinned.get(&task()),
+                Some(next),
+                "forgets where it goes"
+            );
+            revision += 1;
+            assign(&mut ledger, next.as_str(), revision);
+            at += 22;
+        }
+        assert_eq!(seen_on.len(), 1 + MOVES_MAX as usize, "{seen_on:?}");
+        let at_last = stuck.step(seconds(at + 1000), &ledger, &live, &live);
+        assert!(at_last.pinned.is_empty());
+        assert!(at_last.stuck.contains_key(&task()));
+    }
+
+    #[test]
+    fn a_worker_that_does_not_answer_keeps_its_task_in_the_books() {
+        let mut ledger = Ledger::new(keys::chunk_of);
+        let mut stuck = StuckTasks::new(AFTER);
+        let live = workers(&["w1", "w2"]);
+        assign(&mut ledger, "w1", 5);
+        stuck.step(seconds(0), &ledger, &live, &live);
+        let findings = stuck.step(seconds(100), &ledger, &live, &live);
+        assert!(!findings.stuck[&task()].refused);
+        assert!(findings.pinned.is_empty());
+        assert_eq!(findings.again.len(), 1);
+    }
+
+    #[test]
+    fn a_missing_worker_is_left_to_the_judgement_of_its_liveness() {
+        let mut ledger = Ledger::new(keys::chunk_of);
+        let mut stuck = StuckTasks::new(AFTER);
+        assign(&mut ledger, "w1", 5);
+        let live = workers(&["w2"]);
+        stuck.step(seconds(0), &ledger, &live, &live);
+        assert_eq!(
+            stuck.step(seconds(100), &ledger, &live, &live),
+            Findings::default()
+        );
+    }
+}
