@@ -10,7 +10,7 @@ PROTOX := $(CURDIR)/target/tools/bin/protox
 export PROTOC ?= $(shell command -v protoc || { [ -x $(PROTOX) ] && echo $(PROTOX); } || echo protoc)
 DEMO_ARGS ?=
 
-.PHONY: help demo test unit component e2e deploy-check lint fmt build setup setup-test soak
+.PHONY: help demo test unit component e2e deploy-check bench-plan lint fmt build setup setup-test soak
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,9 @@ soak: setup-test ## the end-to-end scenarios at full length (about an hour)
 deploy-check: ## manifests against Kubernetes' schemas, their settings against the binary
 	cargo build --locked --package kreplicator-cli
 	deploy/check.sh
+
+bench-plan: setup ## the planner alone: 200,000 tasks on 1,000 workers
+	cargo run --release --locked --quiet --package kreplicator-bench -- plan
 
 lint: setup ## format, clippy, docs, dependency rules
 	cargo fmt --all --check
