@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
-use etcd_client::{AlarmAction, AlarmType, Client, ConnectOptions, GetOptions};
+use etcd_client::{AlarmAction, AlarmType, Client, CompactionOptions, ConnectOptions, GetOptions};
 
 use crate::{
     folder::RunDir,
@@ -137,6 +137,12 @@ impl Etcd {
         self.process.as_mut().expect("etcd was stopped by the test")
     }
 
+    /// Whether it was started and not ended by the test.
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Kills it (SIGKILL).
     ///
     /// # Errors
@@ -205,17 +211,27 @@ impl Etcd {
         Ok(Client::connect([self.endpoint()], Some(options)).await?)
     }
 
+    /// The newest revision: one more for each change of the store.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub async fn revision(&self) -> Result<i64> {
+        let mut client = Box::pin(self.client()).await?;
+        let options = GetOptions::new().with_count_only();
+        let newest = client.get("revision", Some(options)).await?;
+        Ok(newest.header().context("no header")?.revision())
+    }
+
     /// Compacts the history up to the newest revision, and tells that revision.
     ///
     /// # Errors
     /// When etcd does not answer.
     pub async fn compact(&self) -> Result<i64> {
-        let mut client = self.client().await?;
-        let newest = client
-            .get("revision", Some(GetOptions::new().with_count_only()))
-            .await?;
-        let revision = newest.header().context("no header")?.revision();
-        client.compact(revision, None).await?;
+        let revision = self.revision().await?;
+        let mut client = Box::pin(self.client()).await?;
+        // Waits until the history is off the disk.
+        let options = CompactionOptions::new().with_physical();
+        client.compact(revision, Some(options)).await?;
         Ok(revision)
     }
 
@@ -238,7 +254,7 @@ impl Etcd {
     /// When etcd does not answer.
     pub async fn make_room(&self) -> Result<()> {
         self.compact().await?;
-        let mut client = self.client().await?;
+        let mut client = Box::pin(self.client()).await?;
         client.defragment().await?;
         client
             .alarm(AlarmAction::Deactivate, AlarmType::Nospace, None)

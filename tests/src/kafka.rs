@@ -27,7 +27,7 @@ use self::{
     broker::{Broker, BrokerSpec, StartError},
     options::{Ports, server_properties},
 };
-use crate::{folder::RunDir, ports, wait};
+use crate::{folder::RunDir, ports, proxy::Proxy, wait};
 
 /// How long brokers may take until all of them answer. A broker alone needs some 3 s.
 const READY_DEADLINE: Duration = Duration::from_secs(90);
@@ -66,6 +66,25 @@ impl KafkaCluster {
             "{}: no free ports in {PORT_ATTEMPTS} attempts",
             options.name
         )
+    }
+
+    /// Starts a cluster whose clients are led through a proxy before each broker. The harness goes
+    /// past them.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_behind_proxies(mut options: KafkaOptions) -> Result<(Self, Vec<Proxy>)> {
+        let mut proxies = Vec::new();
+        for _ in 0..options.brokers {
+            // Where brokers listen is known only once they run.
+            proxies.push(Proxy::start("127.0.0.1:1").await?);
+        }
+        options.advertised_ports = proxies.iter().map(|proxy| proxy.address().port()).collect();
+        let cluster = Self::start(options).await?;
+        for (index, proxy) in proxies.iter().enumerate() {
+            proxy.retarget(format!("127.0.0.1:{}", cluster.client_port(index)));
+        }
+        Ok((cluster, proxies))
     }
 
     async fn attempt(options: &KafkaOptions, libs: &std::path::Path) -> Result<Self, StartError> {

@@ -11,18 +11,26 @@
 //! - [`checker`]: finds missing, repeated, reordered and altered ones.
 //! - [`arrivals`]: when they arrived: pauses and latency.
 //! - [`tail`]: reads a cluster live into a checker and arrivals.
+//! - [`service`], [`system`]: our controllers and workers as processes.
+//! - [`api`], [`http`]: their front doors.
+//! - [`rig`]: everything together, for end-to-end tests.
 
+pub mod api;
 pub mod arrivals;
 pub mod checker;
 pub mod etcd;
 pub mod folder;
+pub mod http;
 pub mod kafka;
 pub mod load;
 pub mod ports;
 pub mod process;
 pub mod proxy;
 pub mod record;
+pub mod rig;
+pub mod service;
 pub mod settings;
 pub mod skip;
+pub mod system;
 pub mod tail;
 pub mod wait;

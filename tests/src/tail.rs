@@ -145,9 +145,9 @@ impl Tail {
         self.state().checker.seen()
     }
 
-    /// Records that arrived again at or after `since`.
+    /// Numbers of the records that arrived again at or after `since`, by partition.
     #[must_use]
-    pub fn repeats_since(&self, since: Instant) -> Counts {
+    pub fn repeats_since(&self, since: Instant) -> BTreeMap<Lane, Vec<u64>> {
         self.state().checker.repeats_since(since)
     }
 

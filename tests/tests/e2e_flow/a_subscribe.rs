@@ -1,0 +1,126 @@
+//! Topics are added and dropped while others flow.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use kreplicator_tests::{
+    api,
+    rig::{self, LINK, Rig, lanes},
+    system::DISCOVERY_INTERVAL,
+    wait,
+};
+use tokio::time::Instant;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+/// From the call to the first record at the target.
+const FIRST_RECORD: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_subscribed_topic_flows_within_two_seconds_and_stops_when_unsubscribed() {
+    rig::scenario(async |rig| {
+        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let lanes = lanes("invoices", 0..4);
+        rig.source.create_topic("invoices", 4, &[]).await?;
+        rig.tail.follow("invoices");
+        rig.load.add("invoices", 4);
+        wait::until_true("records to copy", DEADLINE, async || {
+            Ok(rig.counts_of("invoices").values().all(|count| *count > 0))
+        })
+        .await?;
+
+        let called = Instant::now();
+        let results = rig
+            .api
+            .subscribe(vec![api::topic(LINK, "invoices")])
+            .await?;
+        ensure!(results[0].topics == 1 && results[0].changed, "{results:?}");
+        let mut first = DEADLINE;
+        for lane in &lanes {
+            let arrival = rig.tail.first_arrival(lane, called, DEADLINE).await?;
+            first = first.min(arrival - called);
+        }
+        ensure!(
+            first <= FIRST_RECORD,
+            "the first record came after {first:?}"
+        );
+        let counts = rig.counts_of("invoices");
+        let report = rig.tail.complete(&counts, DEADLINE).await?;
+        ensure!(report.is_exact(), "{report}");
+
+        rig.api
+            .unsubscribe(vec![api::reference(LINK, "invoices")])
+            .await?;
+        rig::wait_stopped(&rig.tail, "invoices").await?;
+        rig::wait_gone(&rig.api, LINK, "invoices").await?;
+        let partitions = rig.target.partitions("invoices").await?;
+        ensure!(partitions == 4, "what was copied stays");
+        rig.check_pauses(&Rig::base_lanes(), &(called..Instant::now()), &allowed)?;
+        rig.load.remove("invoices");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_topic_that_appears_and_matches_a_pattern_flows_within_a_discovery_interval() {
+    rig::scenario(async |rig| {
+        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let start = Instant::now();
+        let subscription = api::pattern(LINK, "events-.*", &[".*-private"]);
+        let results = rig.api.subscribe(vec![subscription]).await?;
+        ensure!(results[0].topics == 0, "{results:?}");
+        let id = &results[0].id;
+        ensure!(id == "/events-.*/", "{id}");
+
+        for topic in ["events-1", "events-1-private"] {
+            rig.source.create_topic(topic, 2, &[]).await?;
+            rig.tail.follow(topic);
+        }
+        let created = Instant::now();
+        rig.load.add("events-1", 2);
+        rig.load.add("events-1-private", 2);
+        for lane in lanes("events-1", 0..2) {
+            let arrival = rig.tail.first_arrival(&lane, created, DEADLINE).await?;
+            let took = arrival - created;
+            ensure!(
+                took <= DISCOVERY_INTERVAL + FIRST_RECORD,
+                "{lane:?} came after {took:?}"
+            );
+        }
+        let report = rig
+            .tail
+            .complete(&rig.counts_of("events-1"), DEADLINE)
+            .await?;
+        ensure!(report.is_exact(), "{report}");
+        let excluded = rig.target.partitions("events-1-private").await?;
+        ensure!(excluded == 0, "the excluded topic was made on the target");
+
+        rig.api.unsubscribe(vec![api::reference(LINK, id)]).await?;
+        rig::wait_stopped(&rig.tail, "events-1").await?;
+        rig.check_pauses(&Rig::base_lanes(), &(start..Instant::now()), &allowed)?;
+        rig.load.remove("events-1");
+        rig.load.remove("events-1-private");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_paused_topic_stops_and_goes_on_without_loss_or_repeats() {
+    rig::scenario(async |rig| {
+        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let start = Instant::now();
+        let orders = || vec![api::reference(LINK, "orders")];
+        ensure!(rig.api.pause(orders(), true).await? == 1, "it was running");
+        rig::wait_stopped(&rig.tail, "orders").await?;
+        ensure!(rig.api.pause(orders(), false).await? == 1, "it was paused");
+        ensure!(rig.api.pause(orders(), false).await? == 0, "twice is fine");
+        rig.caught_up().await?;
+        let repeats = rig.tail.repeats_since(start);
+        ensure!(
+            repeats.is_empty(),
+            "a planned stop repeats nothing: {repeats:?}"
+        );
+        let mut others = Rig::base_lanes();
+        others.retain(|(topic, _)| topic != "orders");
+        rig.check_pauses(&others, &(start..Instant::now()), &allowed)
+    });
+}

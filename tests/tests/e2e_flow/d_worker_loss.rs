@@ -1,0 +1,151 @@
+//! A worker drains, dies, freezes, or loses sight of the metadata store.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Result, ensure};
+use kreplicator_tests::{
+    checker::Lane,
+    rig::{self, Rig, tasks_of},
+    settings,
+    system::LEASE,
+};
+use tokio::time::Instant;
+
+/// From the loss of a worker until its partitions flow again.
+const TAKE_OVER: Duration = LEASE.saturating_add(Duration::from_secs(3));
+const MOVE_PAUSE: Duration = Duration::from_secs(5);
+/// What may lie in a client's send queue when its process is frozen: half a second of the load of
+/// one of three workers is some 330 records.
+const QUEUED_MAX: usize = 1_000;
+
+/// C041: twenty times in a soak.
+#[test]
+fn d1_c041_a_worker_told_to_stop_drains_without_repeats() {
+    rig::scenario(async |rig| {
+        for _ in 0..settings::length(1, 20) {
+            let before = rig.placement().await?;
+            let allowed = rig.allowed_pauses(&rig.steady().await);
+            let start = Instant::now();
+            rig.system.worker("worker-1")?.terminate().await?;
+            rig.observe(MOVE_PAUSE).await;
+            let own = tasks_of(&before, "worker-1");
+            let stayed = before.keys().filter(|lane| !own.contains(*lane));
+            let window = start..Instant::now();
+            rig.check_pauses(stayed, &window, &allowed)?;
+            let of_own = own.iter().map(|lane| (lane.clone(), MOVE_PAUSE));
+            rig.check_pauses(&own, &window, &of_own.collect())?;
+            rig.settle().await?;
+            let repeats = rig.tail.repeats_since(start);
+            ensure!(repeats.is_empty(), "a drain repeats nothing: {repeats:?}");
+        }
+        Ok(())
+    });
+}
+
+/// C026: many times in a soak.
+#[test]
+fn d2_c026_a_killed_workers_partitions_flow_again_and_repeat_only_what_was_not_saved() {
+    rig::scenario(async |rig| {
+        for _ in 0..settings::length(1, 20) {
+            let before = rig.placement().await?;
+            let allowed = rig.allowed_pauses(&rig.steady().await);
+            let saved = rig.checkpoints().await?;
+            let start = Instant::now();
+            rig.system.worker("worker-2")?.kill().await?;
+            let own = tasks_of(&before, "worker-2");
+            rig.observe(TAKE_OVER + Duration::from_secs(1)).await;
+            let window = start..Instant::now();
+            let of_own = own.iter().map(|lane| (lane.clone(), TAKE_OVER));
+            rig.check_pauses(&own, &window, &of_own.collect())?;
+            let stayed = before.keys().filter(|lane| !own.contains(*lane));
+            rig.check_pauses(stayed, &window, &allowed)?;
+            rig.settle().await?;
+            check_repeats(rig, &own, start, &saved)?;
+        }
+        Ok(())
+    });
+}
+
+/// C038: a worker that was away for three leases writes nothing more for what it had.
+#[test]
+fn d3_c038_a_frozen_worker_saves_nothing_and_reads_nothing_when_it_wakes_up() {
+    rig::scenario(async |rig| {
+        let before = rig.placement().await?;
+        let own = tasks_of(&before, "worker-3");
+        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let saved = rig.checkpoints().await?;
+        let start = Instant::now();
+        rig.system.worker("worker-3")?.process()?.freeze()?;
+        let frozen = rig.observe(LEASE * 3).await;
+        let stayed = before.keys().filter(|lane| !own.contains(*lane));
+        rig.check_pauses(stayed, &frozen, &allowed)?;
+        let of_own = own.iter().map(|lane| (lane.clone(), TAKE_OVER));
+        rig.check_pauses(&own, &frozen, &of_own.collect())?;
+        check_repeats(rig, &own, start, &saved)?;
+
+        let mut newest = rig.checkpoints().await?;
+        let thawed = Instant::now();
+        rig.system.worker("worker-3")?.process()?.thaw()?;
+        while thawed.elapsed() < Duration::from_secs(5) {
+            let now = rig.checkpoints().await?;
+            for lane in &own {
+                let (offset, owner) = &now[lane];
+                ensure!(*offset >= newest[lane].0, "{lane:?} went back to {offset}");
+                ensure!(*owner != saved[lane].1, "{lane:?}: saved by the old owner");
+            }
+            newest = now;
+        }
+        let repeats: usize = rig.tail.repeats_since(thawed).values().map(Vec::len).sum();
+        println!("records that lay in the send queue of the frozen worker: {repeats}");
+        ensure!(
+            repeats <= QUEUED_MAX,
+            "{repeats} records came after the thaw"
+        );
+        Ok(())
+    });
+}
+
+/// C037: cut off from the store only, a worker stops by itself before others start.
+#[test]
+fn d4_c037_a_worker_cut_off_from_the_store_stops_before_it_is_succeeded() {
+    rig::scenario(async |rig| {
+        let before = rig.placement().await?;
+        let own = tasks_of(&before, "worker-1");
+        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let saved = rig.checkpoints().await?;
+        let start = Instant::now();
+        rig.system.worker("worker-1")?.store().black_hole();
+        let away = rig.observe(LEASE * 2).await;
+        let of_own = own.iter().map(|lane| (lane.clone(), TAKE_OVER));
+        rig.check_pauses(&own, &away, &of_own.collect())?;
+        let stayed = before.keys().filter(|lane| !own.contains(*lane));
+        rig.check_pauses(stayed, &away, &allowed)?;
+        rig.system.worker("worker-1")?.store().pass().await;
+        rig.settle().await?;
+        check_repeats(rig, &own, start, &saved)
+    });
+}
+
+/// Only partitions of the lost worker repeated anything since `start`, and only records that were not
+/// saved before. The load is all that ever wrote to the source, so a record's number is its offset.
+fn check_repeats(
+    rig: &Rig,
+    own: &std::collections::BTreeSet<Lane>,
+    start: Instant,
+    saved: &BTreeMap<Lane, (i64, String)>,
+) -> Result<()> {
+    for (lane, seqs) in rig.tail.repeats_since(start) {
+        ensure!(
+            own.contains(&lane),
+            "{lane:?} repeats {} records",
+            seqs.len()
+        );
+        let lowest = seqs.iter().min().copied().unwrap_or_default();
+        let checkpoint = u64::try_from(saved[&lane].0)?;
+        ensure!(
+            lowest >= checkpoint,
+            "{lane:?} repeats {lowest}, which was saved: the checkpoint was {checkpoint}"
+        );
+    }
+    Ok(())
+}

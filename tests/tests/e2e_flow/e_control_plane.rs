@@ -1,0 +1,144 @@
+//! Controllers and the metadata store go away and come back.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kreplicator_tests::{
+    rig::{self, Rig, moved},
+    settings,
+    system::LEASE,
+};
+use tokio::time::Instant;
+
+/// How long the flow may need after the store is back. C058 asks for 30 s.
+const RECOVERY: Duration = Duration::from_secs(30);
+
+#[test]
+fn e1_a_killed_leader_is_succeeded_and_nothing_moves_or_pauses() {
+    rig::scenario(async |rig| {
+        let before = rig.placement().await?;
+        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let leader = rig.system.leader().await?;
+        let start = Instant::now();
+        rig.system.controllers()[leader].kill().await?;
+        let api = rig.api.clone();
+        kreplicator_tests::wait::until_true("another leader", LEASE * 2, async || {
+            Ok(rig.system.leader().await? != leader && !api.workers().await?.is_empty())
+        })
+        .await?;
+        rig.settle().await?;
+        rig.check_pauses(&Rig::base_lanes(), &(start..Instant::now()), &allowed)?;
+        same_placement(rig, &before).await
+    });
+}
+
+#[test]
+fn e2_data_flows_without_any_controller_and_nothing_moves_when_they_return() {
+    rig::scenario(async |rig| {
+        let before = rig.placement().await?;
+        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let start = Instant::now();
+        for controller in rig.system.controllers() {
+            controller.kill().await?;
+        }
+        let away = settings::length(Duration::from_secs(12), Duration::from_secs(30));
+        rig.observe(away).await;
+        rig.settle().await?;
+        rig.observe(Duration::from_secs(3)).await;
+        rig.check_pauses(&Rig::base_lanes(), &(start..Instant::now()), &allowed)?;
+        same_placement(rig, &before).await
+    });
+}
+
+#[test]
+fn e3_a_restart_of_the_store_within_a_lease_is_not_noticed() {
+    rig::scenario(async |rig| {
+        let before = rig.placement().await?;
+        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let start = Instant::now();
+        rig.system.etcd().kill().await?;
+        rig.system.etcd().restart().await?;
+        rig.observe(LEASE * 2).await;
+        rig.settle().await?;
+        rig.check_pauses(&Rig::base_lanes(), &(start..Instant::now()), &allowed)?;
+        same_placement(rig, &before).await
+    });
+}
+
+/// C055: nobody spins while the store is away for longer than a lease.
+#[test]
+fn e4_c055_a_store_gone_for_longer_than_a_lease_costs_a_pause_and_nothing_else() {
+    rig::scenario(async |rig| {
+        let before = rig.placement().await?;
+        let start = Instant::now();
+        rig.system.etcd().kill().await?;
+        let away = settings::length(LEASE * 3, Duration::from_secs(300));
+        // Past the end of the leases only waiting is left to do.
+        rig.observe(LEASE).await;
+        let idle = Instant::now();
+        let used_before = cpu_times(rig)?;
+        rig.observe(away - LEASE).await;
+        let elapsed = idle.elapsed();
+        for ((name, before), (_, after)) in used_before.iter().zip(cpu_times(rig)?) {
+            let share = (after - *before).as_secs_f64() / elapsed.as_secs_f64();
+            ensure!(share < 0.05, "{name} used {:.0} % of a core", share * 100.0);
+        }
+        let returned = Instant::now();
+        rig.system.etcd().restart().await?;
+        for lane in Rig::base_lanes() {
+            rig.tail.first_arrival(&lane, returned, RECOVERY).await?;
+        }
+        rig.settle().await?;
+        println!("flow again after {:?}", returned.elapsed());
+        ensure!(returned > start, "time goes on");
+        same_owners(rig, &before).await
+    });
+}
+
+/// C058: leases that end all at once are suspicious: the fleet keeps its tasks.
+#[test]
+fn e5_c058_a_fleet_that_loses_all_leases_at_once_keeps_its_tasks() {
+    rig::scenario(async |rig| {
+        let before = rig.placement().await?;
+        let start = Instant::now();
+        let revoked = rig.system.etcd().revoke_all_leases().await?;
+        ensure!(revoked >= 3, "only {revoked} leases");
+        rig.observe(Duration::from_secs(3)).await;
+        rig.settle().await?;
+        let window = start..Instant::now();
+        let pauses = rig.tail.pauses(&Rig::base_lanes(), &window);
+        let longest = pauses.values().max().copied().unwrap_or_default();
+        ensure!(longest < RECOVERY, "paused for {longest:?}");
+        same_owners(rig, &before).await
+    });
+}
+
+fn cpu_times(rig: &mut Rig) -> Result<Vec<(String, Duration)>> {
+    let mut used = Vec::new();
+    for controller in rig.system.controllers() {
+        let name = controller.name().to_owned();
+        used.push((name, controller.process()?.cpu_time()?));
+    }
+    for (name, worker) in rig.system.workers() {
+        used.push((name.clone(), worker.process()?.cpu_time()?));
+    }
+    Ok(used)
+}
+
+/// Same workers and same epochs: nothing was given anew.
+async fn same_placement(rig: &Rig, before: &rig::Placement) -> Result<()> {
+    let moved = moved(before, &rig.placement().await?);
+    ensure!(moved.is_empty(), "moved: {moved:?}");
+    Ok(())
+}
+
+/// Same workers; they may have registered anew.
+async fn same_owners(rig: &Rig, before: &rig::Placement) -> Result<()> {
+    let after = rig.placement().await?;
+    let moved: Vec<_> = before
+        .iter()
+        .filter(|(lane, (worker, _))| after.get(*lane).map(|(owner, _)| owner) != Some(worker))
+        .collect();
+    ensure!(moved.is_empty(), "moved: {moved:?}");
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Everything at once: all processes killed, 500 topics subscribed.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kreplicator_tests::{
+    api,
+    rig::{self, LINK, Rig},
+    settings, wait,
+};
+use tokio::time::{Instant, sleep};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Etcd,
+    Controllers,
+    Workers,
+}
+
+use Part::{Controllers, Etcd, Workers};
+
+const ORDERS: [[Part; 3]; 6] = [
+    [Workers, Controllers, Etcd],
+    [Controllers, Workers, Etcd],
+    [Etcd, Workers, Controllers],
+    [Etcd, Controllers, Workers],
+    [Workers, Etcd, Controllers],
+    [Controllers, Etcd, Workers],
+];
+
+/// C044: in whatever order they start, nobody has to lend a hand.
+#[test]
+fn f1_c044_everything_killed_and_started_in_any_order_flows_again() {
+    rig::scenario(async |rig| {
+        let gaps = settings::length(
+            vec![Duration::from_secs(2)],
+            vec![Duration::from_secs(1), Duration::from_secs(20)],
+        );
+        for order in ORDERS.iter().take(settings::length(2, ORDERS.len())) {
+            for gap in &gaps {
+                rig.system.kill_everything().await?;
+                for part in order {
+                    start(rig, *part).await?;
+                    sleep(*gap).await;
+                }
+                let context = format!("{order:?}, {gap:?} between");
+                rig.settle().await.map_err(|fault| fault.context(context))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+async fn start(rig: &mut Rig, part: Part) -> Result<()> {
+    match part {
+        Etcd => rig.system.etcd().restart().await?,
+        Controllers => {
+            for controller in rig.system.controllers() {
+                controller.start()?;
+            }
+        }
+        Workers => {
+            for worker in rig.system.workers().values_mut() {
+                worker.start()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+const MANY: usize = 500;
+const PARTITIONS_EACH: i32 = 6;
+/// From the call until all tasks run.
+const ASSIGNED: Duration = Duration::from_secs(60);
+/// Changes of the store that 500 subscriptions, 500 topic records and the plan for them may cost,
+/// where each may carry up to 128 keys.
+const CHANGES_MAX: i64 = 500;
+
+/// C049.
+#[test]
+fn f2_c049_five_hundred_topics_in_one_call_run_within_a_minute_and_others_do_not_pause() {
+    rig::scenario(async |rig| {
+        let names: Vec<String> = (0..MANY).map(|index| format!("many-{index:03}")).collect();
+        rig.source
+            .create_topics(&names, PARTITIONS_EACH, &[])
+            .await?;
+        rig.settle().await?;
+        let started = workers(rig).await?;
+        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let revision = rig.system.etcd().revision().await?;
+
+        let called = Instant::now();
+        let subscriptions = names.iter().map(|name| api::topic(LINK, name));
+        let results = rig.api.subscribe(subscriptions.collect()).await?;
+        ensure!(results.len() == MANY, "{} results", results.len());
+        let base = i32::try_from(Rig::base_lanes().len())?;
+        let all = base + i32::try_from(MANY)? * PARTITIONS_EACH;
+        rig.system.wait_running(all, ASSIGNED).await?;
+        println!("{all} tasks run after {:?}", called.elapsed());
+        rig.check_pauses(&Rig::base_lanes(), &(called..Instant::now()), &allowed)?;
+        ensure!(workers(rig).await? == started, "a worker has started anew");
+        let changes = rig.system.etcd().revision().await? - revision;
+        ensure!(changes <= CHANGES_MAX, "{changes} changes of the store");
+
+        let references = names.iter().map(|name| api::reference(LINK, name));
+        rig.api.unsubscribe(references.collect()).await?;
+        wait::until_true("all tasks to end", ASSIGNED, async || {
+            let counts = rig.api.status().await?.tasks.unwrap_or_default();
+            Ok(counts.total == base)
+        })
+        .await?;
+        for chunk in names.chunks(100) {
+            let chunk: Vec<&str> = chunk.iter().map(String::as_str).collect();
+            rig.source.delete_topics(&chunk).await?;
+            rig.target.delete_topics(&chunk).await?;
+        }
+        Ok(())
+    });
+}
+
+/// Workers and when each started.
+async fn workers(rig: &Rig) -> Result<Vec<(String, i64)>> {
+    let workers = rig.api.workers().await?.into_iter();
+    Ok(workers
+        .map(|worker| (worker.id, worker.started_at_ms))
+        .collect())
+}

@@ -1,0 +1,124 @@
+//! Secured clusters, wrong input, and the command line, on one small system.
+
+mod command_line;
+mod refusals;
+mod security;
+
+use std::{fs, path::PathBuf, sync::LazyLock, time::Duration};
+
+use anyhow::Result;
+use kreplicator_proto::v1;
+use kreplicator_tests::{
+    api::{self, Api},
+    folder::RunDir,
+    kafka::{KafkaCluster, KafkaOptions, TlsMode},
+    skip::{Tier, skip},
+    system::{System, SystemOptions},
+};
+use tokio::{runtime::Runtime, sync::Mutex};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Secrets that must never be shown.
+const RIGHT: &str = "open-sesame-7f3a";
+const WRONG: &str = "close-sesame-91bc";
+
+/// A plain cluster, one with TLS and passwords, and a system that has been told of neither.
+struct Small {
+    system: System,
+    api: Api,
+    plain: KafkaCluster,
+    secured: KafkaCluster,
+    folder: RunDir,
+}
+
+impl Small {
+    async fn start() -> Result<Self> {
+        let secured = KafkaOptions {
+            tls: TlsMode::Mutual,
+            ..KafkaOptions::single("secured").user("alice", RIGHT)
+        };
+        let (plain, secured) = futures::try_join!(
+            KafkaCluster::start(KafkaOptions::single("plain")),
+            KafkaCluster::start(secured),
+        )?;
+        let folder = RunDir::new("secrets")?;
+        fs::write(folder.path().join("password"), format!("{RIGHT}\n"))?;
+        let mut options = SystemOptions::new("input", 1, 1);
+        options.env = vec![
+            ("RIGHT_PASSWORD".to_owned(), RIGHT.to_owned()),
+            ("WRONG_PASSWORD".to_owned(), WRONG.to_owned()),
+        ];
+        let system = System::start(options).await?;
+        let api = system.api()?;
+        api.put_cluster(api::cluster("plain", plain.bootstrap()))
+            .await?;
+        Ok(Self {
+            system,
+            api,
+            plain,
+            secured,
+            folder,
+        })
+    }
+
+    fn password_file(&self) -> PathBuf {
+        self.folder.path().join("password")
+    }
+
+    /// The secured cluster under a name of ours.
+    fn secured(
+        &self,
+        id: &str,
+        mechanism: v1::SaslMechanism,
+        password: v1::secret_ref::From,
+    ) -> v1::Cluster {
+        let certificates = self.secured.certificates().expect("TLS is on");
+        let text = |path: PathBuf| path.display().to_string();
+        v1::Cluster {
+            security: Some(v1::Security {
+                tls: Some(v1::Tls {
+                    ca_file: text(certificates.ca()),
+                    cert_file: text(certificates.client_certificate()),
+                    key_file: text(certificates.client_key()),
+                    ..Default::default()
+                }),
+                sasl: Some(v1::Sasl {
+                    mechanism: mechanism.into(),
+                    username: "alice".to_owned(),
+                    password: Some(v1::SecretRef {
+                        from: Some(password),
+                    }),
+                }),
+            }),
+            ..api::cluster(id, self.secured.bootstrap())
+        }
+    }
+}
+
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Runtime::new().expect("a runtime can be made"));
+static SHARED: Mutex<Option<Small>> = Mutex::const_new(None);
+
+/// Runs a scenario on the shared system.
+fn scenario(run: impl AsyncFnOnce(&mut Small) -> Result<()>) {
+    if skip(Tier::EndToEnd) {
+        return;
+    }
+    RUNTIME.block_on(async {
+        let mut shared = SHARED.lock().await;
+        if shared.is_none() {
+            *shared = Some(Small::start().await.expect("a system starts"));
+        }
+        let small = shared.as_mut().expect("just made");
+        let outcome = match run(small).await {
+            Ok(()) => small.system.check(),
+            fault => fault,
+        };
+        if let Err(fault) = outcome {
+            small.system.failed();
+            // The next scenario begins anew.
+            *shared = None;
+            panic!("{fault:#}");
+        }
+    });
+}

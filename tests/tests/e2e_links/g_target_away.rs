@@ -1,0 +1,147 @@
+//! One of two targets cannot be reached.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kreplicator_tests::{
+    api,
+    kafka::{KafkaCluster, KafkaOptions},
+    rig::{self, NOISE},
+    settings,
+    system::{System, SystemOptions},
+    tail::Tail,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::{DEADLINE, load, scenario};
+
+const TOPICS: [&str; 2] = ["clicks", "orders"];
+/// What a process needs beside the budget for records: code, clients, buffers of the allocator.
+const OVERHEAD_BYTES: u64 = 200 << 20;
+
+/// C025, C030, C036 and C107: only what cannot be delivered waits, within the budget, and recovers by
+/// itself.
+#[test]
+fn g_c025_a_target_that_is_away_stops_only_its_own_links_and_recovers_without_loss() {
+    scenario(async {
+        let (source, near, (far, proxies)) = futures::try_join!(
+            KafkaCluster::start(KafkaOptions::single("source")),
+            KafkaCluster::start(KafkaOptions::single("near")),
+            KafkaCluster::start_behind_proxies(KafkaOptions::single("far")),
+        )?;
+        let load = load(&source, &TOPICS, 2_000).await?;
+        let tails = [
+            Tail::start(&near.client_config())?,
+            Tail::start(&far.client_config())?,
+        ];
+        for tail in &tails {
+            TOPICS.iter().for_each(|topic| tail.follow(topic));
+        }
+        let mut system = System::start(SystemOptions::new("target-away", 2, 3)).await?;
+        let api = system.api()?;
+        for cluster in [&source, &near, &far] {
+            api.put_cluster(api::cluster(cluster.name(), cluster.bootstrap()))
+                .await?;
+        }
+        for target in ["near", "far"] {
+            let link = format!("to-{target}");
+            api.put_link(api::link(&link, "source", target, "")).await?;
+            let topics = TOPICS.map(|topic| api::topic(&link, topic));
+            api.subscribe(topics.to_vec()).await?;
+        }
+        system.wait_running(16, DEADLINE).await?;
+        for tail in &tails {
+            tail.complete(&load.acknowledged(), DEADLINE).await?;
+        }
+        let owners = owners(&system).await?;
+        let lanes: Vec<_> = TOPICS
+            .iter()
+            .flat_map(|topic| rig::lanes(topic, 0..4))
+            .collect();
+        let begun = Instant::now();
+        sleep(Duration::from_secs(5)).await;
+        let steady = begun..Instant::now();
+
+        proxies[0].black_hole();
+        let away = settings::length(Duration::from_secs(30), Duration::from_secs(120));
+        let start = Instant::now();
+        while start.elapsed() < away {
+            check_memory(&mut system).await?;
+            sleep(Duration::from_secs(1)).await;
+        }
+        let window = start..Instant::now();
+        for (lane, pause) in tails[0].pauses(&lanes, &window) {
+            let latency = tails[0].latency(&lane, &steady).quantile(999);
+            let allowed = NOISE.max(latency.unwrap_or_default() * 2);
+            ensure!(
+                pause <= allowed,
+                "{lane:?} to the near target paused {pause:?}"
+            );
+        }
+
+        let returned = Instant::now();
+        proxies[0].pass().await;
+        let produced = load.acknowledged();
+        let limit = Duration::from_secs(120);
+        let report = tails[1].complete(&produced, limit).await?;
+        println!(
+            "all of the far target's records after {:?}",
+            returned.elapsed()
+        );
+        ensure!(report.is_complete(), "{report}");
+        system.check()?;
+        check_memory(&mut system).await?;
+        system.wait_running(16, DEADLINE).await?;
+        ensure!(
+            self::owners(&system).await? == owners,
+            "a target's fault moved tasks between workers"
+        );
+        let produced = load.finish(DEADLINE).await?;
+        let report = tails[0].complete(&produced, DEADLINE).await?;
+        ensure!(report.is_exact(), "the near target: {report}");
+        let report = tails[1].complete(&produced, DEADLINE).await?;
+        ensure!(report.is_complete(), "the far target: {report}");
+        Ok(())
+    });
+}
+
+/// Budget and process size of every worker.
+async fn check_memory(system: &mut System) -> Result<()> {
+    let workers = system.api()?.workers().await?;
+    for worker in workers {
+        let process = system.worker(&worker.id)?.process()?;
+        let resident = process.memory_bytes()?;
+        ensure!(
+            worker.memory_used_bytes <= worker.memory_budget_bytes,
+            "{} holds {} bytes of records, its budget is {}",
+            worker.id,
+            worker.memory_used_bytes,
+            worker.memory_budget_bytes
+        );
+        let limit = u64::try_from(worker.memory_budget_bytes)? + OVERHEAD_BYTES;
+        ensure!(
+            resident <= limit,
+            "{} has {resident} bytes of memory",
+            worker.id
+        );
+    }
+    Ok(())
+}
+
+/// Owner and epoch of each task, in order.
+async fn owners(system: &System) -> Result<Vec<(String, String, i32, String, u64)>> {
+    let tasks = system.api()?.tasks("").await?.into_iter();
+    let mut owners: Vec<_> = tasks
+        .map(|task| {
+            (
+                task.link,
+                task.topic,
+                task.partition,
+                task.worker,
+                task.epoch,
+            )
+        })
+        .collect();
+    owners.sort();
+    Ok(owners)
+}

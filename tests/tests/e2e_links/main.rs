@@ -1,0 +1,43 @@
+//! Several clusters and links at once: an unreachable target, an unreachable source, and links in both
+//! directions.
+
+mod g_target_away;
+mod h_source_away;
+mod i_both_ways;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use kreplicator_tests::{
+    kafka::KafkaCluster,
+    load::{Load, LoadOptions},
+    skip::{Tier, skip},
+};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Runs a scenario in the tier of end-to-end tests, on a runtime of its own.
+fn scenario(run: impl Future<Output = Result<()>>) {
+    if skip(Tier::EndToEnd) {
+        return;
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
+    if let Err(fault) = runtime.block_on(run) {
+        panic!("{fault:#}");
+    }
+}
+
+/// Creates topics of four partitions and writes to them.
+async fn load(cluster: &KafkaCluster, topics: &[&str], records_per_second: u32) -> Result<Load> {
+    let names: Vec<String> = topics.iter().map(|topic| (*topic).to_owned()).collect();
+    cluster.create_topics(&names, 4, &[]).await?;
+    let options = LoadOptions {
+        records_per_second,
+        padding: 100,
+    };
+    let load = Load::start(&cluster.client_config(), options)?;
+    for topic in topics {
+        load.add(topic, 4);
+    }
+    Ok(load)
+}
