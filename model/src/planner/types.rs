@@ -45,7 +45,7 @@ pub struct Plan {
     pub moves: Vec<Move>,
     /// Tasks without a worker.
     pub unplaced: BTreeMap<TaskId, Unplaced>,
-    /// No plan that ends as balanced as this one can do with fewer moves.
+    /// No plan that gives every worker as many tasks as this one does can do with fewer moves.
     pub moves_lower_bound: usize,
 }
 
