@@ -7,6 +7,7 @@ use kreplicator_tests::{
     kafka::{KafkaCluster, KafkaOptions, TlsMode},
     load::{Load, LoadOptions},
     record::Stamp,
+    rig,
     skip::{Tier, skip},
     tail::Tail,
 };
@@ -263,4 +264,56 @@ async fn kafkas_own_tool_tells_committed_offsets_and_lag() {
     let committed = cluster.committed("reader", &asked).await.expect("offsets");
     assert_eq!(committed.len(), 1);
     assert_eq!(committed[&asked[0]].0, 3);
+}
+
+/// What end-to-end tests take for noise must be more than the harness and two brokers make of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_harness_itself_stays_below_the_noise_it_allows_for() {
+    if skip(Tier::Component) {
+        return;
+    }
+    let cluster = KafkaCluster::start(KafkaOptions::single("noise"))
+        .await
+        .expect("a broker starts");
+    let names = rig::TOPICS.map(String::from);
+    cluster
+        .create_topics(&names, rig::PARTITIONS, &[])
+        .await
+        .expect("created");
+    let tail = Tail::start(&cluster.client_config()).expect("a reader");
+    let options = LoadOptions {
+        records_per_second: rig::RATE,
+        padding: 100,
+    };
+    let load = Load::start(&cluster.client_config(), options).expect("a producer");
+    for topic in rig::TOPICS {
+        tail.follow(topic);
+        load.add(topic, rig::PARTITIONS);
+    }
+    let lanes = rig::Rig::base_lanes();
+    let start = tokio::time::Instant::now();
+    for lane in &lanes {
+        tail.first_arrival(lane, start, DEADLINE)
+            .await
+            .expect("records flow");
+    }
+    let start = tokio::time::Instant::now();
+    let time = Duration::from_secs(5);
+    tokio::time::sleep_until(start + time).await;
+    let window = start..start + time;
+    let longest = tail.pauses(&lanes, &window).into_values().max();
+    let latency = tail.latency_of_all(&window);
+    println!(
+        "{} records, longest pause {longest:?}, p50 {:?}, p99.9 {:?}",
+        latency.count(),
+        latency.quantile(500),
+        latency.quantile(999)
+    );
+    assert!(longest.expect("40 partitions") < rig::NOISE, "{longest:?}");
+    let expected = usize::try_from(rig::RATE).expect("small") * 5;
+    assert!(
+        latency.count() > expected * 9 / 10 && latency.count() < expected * 11 / 10,
+        "{} records in 5 s",
+        latency.count()
+    );
 }
