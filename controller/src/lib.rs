@@ -6,11 +6,13 @@
 //! - [`discovery`]: which topics exist on which cluster, and which clusters answer.
 //! - [`fleet`]: what the leader knows, published for the API after every pass.
 //! - [`forward`]: passes requests on to the leader.
-//! - [`metrics`]: the controller's own metrics.
 //! - [`http`]: metrics, health and readiness over HTTP.
+//! - `leader`: what runs while this controller leads.
+//! - [`metrics`]: the controller's own metrics.
 //! - [`reconcile`]: the loop that keeps what runs equal to what was asked for.
 //! - [`reports`]: what workers said last of their tasks.
 //! - [`targets`]: target topics, made and grown before the first record.
+//! - [`wiring`]: builds the parts and joins them.
 
 pub mod api;
 pub mod cluster_admin;
@@ -19,7 +21,9 @@ pub mod discovery;
 pub mod fleet;
 mod forward;
 pub mod http;
+mod leader;
 pub mod metrics;
 pub mod reconcile;
 pub mod reports;
 pub mod targets;
+pub mod wiring;

@@ -61,7 +61,8 @@ struct Watched {
 }
 
 impl Discovery {
-    /// Watches nothing yet. `changed` is told whenever something differs.
+    /// Watches nothing yet. `changed` is told whenever something differs. Tasks run on `tasks` until
+    /// `cancel` fires.
     #[must_use]
     pub fn new(
         settings: Settings,
@@ -69,6 +70,7 @@ impl Discovery {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
         changed: Arc<Notify>,
+        tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Self {
         Self(Arc::new(Inner {
@@ -79,7 +81,7 @@ impl Discovery {
             changed,
             watched: Mutex::default(),
             tickets: Arc::default(),
-            tasks: TaskTracker::new(),
+            tasks,
             cancel,
         }))
     }
@@ -168,14 +170,6 @@ impl Discovery {
     #[must_use]
     pub fn admin(&self, cluster: &ClusterId) -> Option<Arc<dyn ClusterAdmin>> {
         self.shared(cluster)?.latest.borrow().admin.clone()
-    }
-
-    /// Stops watching and waits until every task is over.
-    pub async fn close(&self) {
-        self.0.cancel.cancel();
-        self.0.tasks.close();
-        self.0.tasks.wait().await;
-        self.watched().clear();
     }
 
     fn shared(&self, cluster: &ClusterId) -> Option<Arc<Shared>> {

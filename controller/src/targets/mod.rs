@@ -105,12 +105,14 @@ struct States {
 }
 
 impl Targets {
-    /// Looks after nothing yet. `changed` is told whenever a state differs.
+    /// Looks after nothing yet. `changed` is told whenever a state differs. Tasks run on `tasks` until
+    /// `cancel` fires.
     #[must_use]
     pub fn new(
         settings: Settings,
         discovery: Discovery,
         changed: Arc<Notify>,
+        tasks: TaskTracker,
         cancel: CancellationToken,
     ) -> Self {
         Self {
@@ -121,7 +123,7 @@ impl Targets {
                 changed,
             }),
             keepers: BTreeMap::new(),
-            tasks: TaskTracker::new(),
+            tasks,
             cancel,
         }
     }
@@ -179,13 +181,6 @@ impl Targets {
     #[must_use]
     pub fn states(&self) -> BTreeMap<LinkTopic, TargetState> {
         self.states.lock().clone()
-    }
-
-    /// Stops and waits until every task is over.
-    pub async fn close(&self) {
-        self.cancel.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
     }
 }
 
