@@ -70,7 +70,6 @@ fn e3_a_restart_of_the_store_within_a_lease_is_not_noticed() {
 fn e4_c055_a_store_gone_for_longer_than_a_lease_costs_a_pause_and_nothing_else() {
     rig::scenario(async |rig| {
         let before = rig.placement().await?;
-        let start = Instant::now();
         rig.system.etcd().kill().await?;
         let away = settings::length(LEASE * 3, Duration::from_secs(300));
         // Past the end of the leases only waiting is left to do.
@@ -90,7 +89,6 @@ fn e4_c055_a_store_gone_for_longer_than_a_lease_costs_a_pause_and_nothing_else()
         }
         rig.settle().await?;
         println!("flow again after {:?}", returned.elapsed());
-        ensure!(returned > start, "time goes on");
         same_owners(rig, &before).await
     });
 }

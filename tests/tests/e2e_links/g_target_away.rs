@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use kreplicator_tests::{
     api,
     kafka::{KafkaCluster, KafkaOptions},
+    proxy::Proxy,
     rig::{self, NOISE},
     settings,
     system::{System, SystemOptions},
@@ -13,7 +14,7 @@ use kreplicator_tests::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{DEADLINE, load, scenario};
+use crate::{DEADLINE, judge, load, scenario};
 
 const TOPICS: [&str; 2] = ["clicks", "orders"];
 /// What a process needs beside the budget for records: code, clients, buffers of the allocator.
@@ -29,80 +30,91 @@ fn g_c025_a_target_that_is_away_stops_only_its_own_links_and_recovers_without_lo
             KafkaCluster::start(KafkaOptions::single("near")),
             KafkaCluster::start_behind_proxies(KafkaOptions::single("far")),
         )?;
-        let load = load(&source, &TOPICS, 2_000).await?;
-        let tails = [
-            Tail::start(&near.client_config())?,
-            Tail::start(&far.client_config())?,
-        ];
-        for tail in &tails {
-            TOPICS.iter().for_each(|topic| tail.follow(topic));
-        }
         let mut system = System::start(SystemOptions::new("target-away", 2, 3)).await?;
-        let api = system.api()?;
-        for cluster in [&source, &near, &far] {
-            api.put_cluster(api::cluster(cluster.name(), cluster.bootstrap()))
-                .await?;
-        }
-        for target in ["near", "far"] {
-            let link = format!("to-{target}");
-            api.put_link(api::link(&link, "source", target, "")).await?;
-            let topics = TOPICS.map(|topic| api::topic(&link, topic));
-            api.subscribe(topics.to_vec()).await?;
-        }
-        system.wait_running(16, DEADLINE).await?;
-        for tail in &tails {
-            tail.complete(&load.acknowledged(), DEADLINE).await?;
-        }
-        let owners = owners(&system).await?;
-        let lanes: Vec<_> = TOPICS
-            .iter()
-            .flat_map(|topic| rig::lanes(topic, 0..4))
-            .collect();
-        let begun = Instant::now();
-        sleep(Duration::from_secs(5)).await;
-        let steady = begun..Instant::now();
-
-        proxies[0].black_hole();
-        let away = settings::length(Duration::from_secs(30), Duration::from_secs(120));
-        let start = Instant::now();
-        while start.elapsed() < away {
-            check_memory(&mut system).await?;
-            sleep(Duration::from_secs(1)).await;
-        }
-        let window = start..Instant::now();
-        for (lane, pause) in tails[0].pauses(&lanes, &window) {
-            let latency = tails[0].latency(&lane, &steady).quantile(999);
-            let allowed = NOISE.max(latency.unwrap_or_default() * 2);
-            ensure!(
-                pause <= allowed,
-                "{lane:?} to the near target paused {pause:?}"
-            );
-        }
-
-        let returned = Instant::now();
-        proxies[0].pass().await;
-        let produced = load.acknowledged();
-        let limit = Duration::from_secs(120);
-        let report = tails[1].complete(&produced, limit).await?;
-        println!(
-            "all of the far target's records after {:?}",
-            returned.elapsed()
-        );
-        ensure!(report.is_complete(), "{report}");
-        system.check()?;
-        check_memory(&mut system).await?;
-        system.wait_running(16, DEADLINE).await?;
-        ensure!(
-            self::owners(&system).await? == owners,
-            "a target's fault moved tasks between workers"
-        );
-        let produced = load.finish(DEADLINE).await?;
-        let report = tails[0].complete(&produced, DEADLINE).await?;
-        ensure!(report.is_exact(), "the near target: {report}");
-        let report = tails[1].complete(&produced, DEADLINE).await?;
-        ensure!(report.is_complete(), "the far target: {report}");
-        Ok(())
+        let outcome = run(&mut system, &source, &near, &far, &proxies[0]).await;
+        judge(outcome, &system, &[&source, &near, &far])
     });
+}
+
+async fn run(
+    system: &mut System,
+    source: &KafkaCluster,
+    near: &KafkaCluster,
+    far: &KafkaCluster,
+    proxy: &Proxy,
+) -> Result<()> {
+    let load = load(source, &TOPICS, 2_000).await?;
+    let tails = [
+        Tail::start(&near.client_config())?,
+        Tail::start(&far.client_config())?,
+    ];
+    for tail in &tails {
+        TOPICS.iter().for_each(|topic| tail.follow(topic));
+    }
+    let api = system.api()?;
+    for cluster in [source, near, far] {
+        api.put_cluster(api::cluster(cluster.name(), cluster.bootstrap()))
+            .await?;
+    }
+    for target in ["near", "far"] {
+        let link = format!("to-{target}");
+        api.put_link(api::link(&link, "source", target, "")).await?;
+        let topics = TOPICS.map(|topic| api::topic(&link, topic));
+        api.subscribe(topics.to_vec()).await?;
+    }
+    system.wait_running(16, DEADLINE).await?;
+    for tail in &tails {
+        tail.complete(&load.acknowledged(), DEADLINE).await?;
+    }
+    let owners = owners(system).await?;
+    let lanes: Vec<_> = TOPICS
+        .iter()
+        .flat_map(|topic| rig::lanes(topic, 0..4))
+        .collect();
+    let begun = Instant::now();
+    sleep(Duration::from_secs(5)).await;
+    let steady = begun..Instant::now();
+
+    proxy.black_hole();
+    let away = settings::length(Duration::from_secs(30), Duration::from_secs(120));
+    let start = Instant::now();
+    while start.elapsed() < away {
+        check_memory(system).await?;
+        sleep(Duration::from_secs(1)).await;
+    }
+    let window = start..Instant::now();
+    for (lane, pause) in tails[0].pauses(&lanes, &window) {
+        let latency = tails[0].latency(&lane, &steady).quantile(999);
+        let allowed = NOISE.max(latency.unwrap_or_default() * 2);
+        ensure!(
+            pause <= allowed,
+            "{lane:?} to the near target paused {pause:?}"
+        );
+    }
+
+    let returned = Instant::now();
+    proxy.pass().await;
+    let produced = load.acknowledged();
+    let limit = Duration::from_secs(120);
+    let report = tails[1].complete(&produced, limit).await?;
+    println!(
+        "all of the far target's records after {:?}",
+        returned.elapsed()
+    );
+    ensure!(report.is_complete(), "{report}");
+    system.check()?;
+    check_memory(system).await?;
+    system.wait_running(16, DEADLINE).await?;
+    ensure!(
+        self::owners(system).await? == owners,
+        "a target's fault moved tasks between workers"
+    );
+    let produced = load.finish(DEADLINE).await?;
+    let report = tails[0].complete(&produced, DEADLINE).await?;
+    ensure!(report.is_exact(), "the near target: {report}");
+    let report = tails[1].complete(&produced, DEADLINE).await?;
+    ensure!(report.is_complete(), "the far target: {report}");
+    Ok(())
 }
 
 /// Budget and process size of every worker.

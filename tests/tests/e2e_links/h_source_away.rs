@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kreplicator_proto::v1;
 use kreplicator_tests::{
     api,
@@ -13,9 +13,9 @@ use kreplicator_tests::{
     tail::Tail,
     wait,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::{DEADLINE, load, scenario};
+use crate::{DEADLINE, judge, load, scenario};
 
 /// From the start of the system until everything else runs.
 const OTHERS_RUN: Duration = Duration::from_secs(20);
@@ -28,87 +28,95 @@ fn h_c050_a_black_holed_source_holds_up_nobody_and_works_by_its_new_address() {
             KafkaCluster::start(KafkaOptions::single("lost")),
             KafkaCluster::start(KafkaOptions::single("target")),
         )?;
-        let hole = Proxy::start("127.0.0.1:1").await?;
-        hole.black_hole();
-        let healthy_load = load(&healthy, &["orders"], 500).await?;
-        let lost_load = load(&lost, &["orders"], 500).await?;
-        let tail = Tail::start(&target.client_config())?;
-        tail.follow("orders");
-        tail.follow("lost.orders");
-
         let mut system = System::start(SystemOptions::new("source-away", 2, 3)).await?;
-        let api = system.api()?;
-        for cluster in [&healthy, &target] {
-            api.put_cluster(api::cluster(cluster.name(), cluster.bootstrap()))
-                .await?;
-        }
-        api.put_cluster(api::cluster("lost", vec![hole.address().to_string()]))
-            .await?;
-        api.put_link(api::link("healthy-target", "healthy", "target", ""))
-            .await?;
-        api.put_link(api::link("lost-target", "lost", "target", "lost."))
-            .await?;
-        let both = v1::SubscribeRequest {
-            subscriptions: vec![
-                api::topic("healthy-target", "orders"),
-                api::topic("lost-target", "orders"),
-            ],
-            request_id: api::request_id(),
-            // One of the sources cannot be asked.
-            allow_missing: true,
-        };
-        api.subscribe_with(&both).await?;
-
-        for controller in system.controllers() {
-            controller.kill().await?;
-        }
-        for worker in system.workers().values_mut() {
-            worker.kill().await?;
-        }
-        // So that nothing is left of the former run's leases.
-        sleep(Duration::from_secs(6)).await;
-        let started = Instant::now();
-        for controller in system.controllers() {
-            controller.start()?;
-        }
-        for worker in system.workers().values_mut() {
-            worker.start()?;
-        }
-        for lane in rig::lanes("orders", 0..4) {
-            tail.first_arrival(&lane, started, OTHERS_RUN).await?;
-        }
-        system.start_missing().await?;
-        let leader = system.leader().await?;
-        let cause = wait::until("the fault in the status", DEADLINE, async || {
-            let status = api.cluster("lost").await?.status.unwrap_or_default();
-            Ok((!status.reachable && !status.cause.is_empty()).then_some(status.cause))
-        })
-        .await?;
-        println!("the status says: {cause}");
-        let watched = settings::length(Duration::from_secs(10), Duration::from_secs(120));
-        wait::holds_for("the same leader", watched, async || {
-            Ok(system.leader().await? == leader)
-        })
-        .await?;
-
-        // A good address, by the API alone.
-        let moved = Instant::now();
-        let servers = lost.direct().split(',').map(String::from).collect();
-        api.put_cluster(api::cluster("lost", servers)).await?;
-        for lane in rig::lanes("lost.orders", 0..4) {
-            tail.first_arrival(&lane, moved, OTHERS_RUN).await?;
-        }
-        println!("flows from its new address after {:?}", moved.elapsed());
-        let produced = healthy_load.finish(DEADLINE).await?;
-        let report = tail.complete(&produced, DEADLINE).await?;
-        ensure!(report.is_complete(), "{report}");
-        let produced = lost_load.finish(DEADLINE).await?;
-        let renamed = produced
-            .into_iter()
-            .map(|((topic, partition), count)| ((format!("lost.{topic}"), partition), count))
-            .collect();
-        let report = tail.complete(&renamed, DEADLINE).await?;
-        ensure!(report.is_exact(), "{report}");
-        system.check().context("after all")
+        let outcome = run(&mut system, &healthy, &lost, &target).await;
+        judge(outcome, &system, &[&healthy, &lost, &target])
     });
+}
+
+async fn run(
+    system: &mut System,
+    healthy: &KafkaCluster,
+    lost: &KafkaCluster,
+    target: &KafkaCluster,
+) -> Result<()> {
+    let hole = Proxy::start("127.0.0.1:1").await?;
+    hole.black_hole();
+    let healthy_load = load(healthy, &["orders"], 500).await?;
+    let lost_load = load(lost, &["orders"], 500).await?;
+    let tail = Tail::start(&target.client_config())?;
+    tail.follow("orders");
+    tail.follow("lost.orders");
+
+    let api = system.api()?;
+    for cluster in [healthy, target] {
+        api.put_cluster(api::cluster(cluster.name(), cluster.bootstrap()))
+            .await?;
+    }
+    api.put_cluster(api::cluster("lost", vec![hole.address().to_string()]))
+        .await?;
+    api.put_link(api::link("healthy-target", "healthy", "target", ""))
+        .await?;
+    api.put_link(api::link("lost-target", "lost", "target", "lost."))
+        .await?;
+    let both = v1::SubscribeRequest {
+        subscriptions: vec![
+            api::topic("healthy-target", "orders"),
+            api::topic("lost-target", "orders"),
+        ],
+        request_id: api::request_id(),
+        // One of the sources cannot be asked.
+        allow_missing: true,
+    };
+    api.subscribe_with(&both).await?;
+
+    for controller in system.controllers() {
+        controller.kill().await?;
+    }
+    for worker in system.workers().values_mut() {
+        worker.kill().await?;
+    }
+    let started = Instant::now();
+    for controller in system.controllers() {
+        controller.start()?;
+    }
+    for worker in system.workers().values_mut() {
+        worker.start()?;
+    }
+    for lane in rig::lanes("orders", 0..4) {
+        tail.first_arrival(&lane, started, OTHERS_RUN).await?;
+    }
+    system.start_missing().await?;
+    let leader = system.leader().await?;
+    let cause = wait::until("the fault in the status", DEADLINE, async || {
+        let status = api.cluster("lost").await?.status.unwrap_or_default();
+        Ok((!status.reachable && !status.cause.is_empty()).then_some(status.cause))
+    })
+    .await?;
+    println!("the status says: {cause}");
+    let watched = settings::length(Duration::from_secs(10), Duration::from_secs(120));
+    wait::holds_for("the same leader", watched, async || {
+        Ok(system.leader().await? == leader)
+    })
+    .await?;
+
+    // A good address, by the API alone.
+    let moved = Instant::now();
+    let servers = lost.direct().split(',').map(String::from).collect();
+    api.put_cluster(api::cluster("lost", servers)).await?;
+    for lane in rig::lanes("lost.orders", 0..4) {
+        tail.first_arrival(&lane, moved, OTHERS_RUN).await?;
+    }
+    println!("flows from its new address after {:?}", moved.elapsed());
+    let produced = healthy_load.finish(DEADLINE).await?;
+    let report = tail.complete(&produced, DEADLINE).await?;
+    ensure!(report.is_complete(), "{report}");
+    let produced = lost_load.finish(DEADLINE).await?;
+    let renamed = produced
+        .into_iter()
+        .map(|((topic, partition), count)| ((format!("lost.{topic}"), partition), count))
+        .collect();
+    let report = tail.complete(&renamed, DEADLINE).await?;
+    ensure!(report.is_exact(), "{report}");
+    system.check().context("after all")
 }

@@ -15,7 +15,7 @@ use kreplicator_tests::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{DEADLINE, load, scenario};
+use crate::{DEADLINE, judge, load, scenario};
 
 /// C071 and C074.
 #[test]
@@ -26,73 +26,82 @@ fn i_j_c074_both_directions_run_without_loops_and_a_third_cluster_joins_one_work
             KafkaCluster::start(KafkaOptions::single("b")),
             KafkaCluster::start(KafkaOptions::single("c")),
         )?;
-        // The same name on both sides.
-        let load_a = load(&a, &["clicks", "orders"], 1_000).await?;
-        let load_b = load(&b, &["orders", "views"], 1_000).await?;
-        let tail_a = Tail::start(&a.client_config())?;
-        let tail_b = Tail::start(&b.client_config())?;
-        for topic in ["b.orders", "b.views"] {
-            tail_a.follow(topic);
-        }
-        for topic in ["a.clicks", "a.orders"] {
-            tail_b.follow(topic);
-        }
         let mut system = System::start(SystemOptions::new("both-ways", 1, 1)).await?;
-        let api = system.api()?;
-        for cluster in [&a, &b] {
-            api.put_cluster(api::cluster(cluster.name(), cluster.bootstrap()))
-                .await?;
-        }
-        api.put_link(api::link("a-b", "a", "b", "a.")).await?;
-        api.put_link(api::link("b-a", "b", "a", "b.")).await?;
-        let everything = [
-            api::pattern("a-b", ".*", &[]),
-            api::pattern("b-a", ".*", &[]),
-        ];
-        api.subscribe(everything.to_vec()).await?;
-        let expected = [
-            topics(&["b.orders", "b.views", "clicks", "orders"]),
-            topics(&["a.clicks", "a.orders", "orders", "views"]),
-        ];
-        wait::until_true("the mirrored topics", DEADLINE, async || {
-            Ok([a.topics().await?, b.topics().await?] == expected)
-        })
-        .await?;
-        let time = settings::length(Duration::from_secs(20), Duration::from_secs(300));
-        wait::holds_for("the number of topics", time, async || {
-            Ok([a.topics().await?, b.topics().await?] == expected)
-        })
-        .await?;
-        system.wait_running(16, DEADLINE).await?;
-
-        // One more cluster; what runs does not notice.
-        let lanes = rig::lanes("a.orders", 0..4);
-        let added = Instant::now();
-        api.put_cluster(api::cluster("c", c.bootstrap())).await?;
-        api.put_link(api::link("b-c", "b", "c", "")).await?;
-        let tail_c = Tail::start(&c.client_config())?;
-        tail_c.follow("views");
-        api.subscribe(vec![api::topic("b-c", "views")]).await?;
-        for lane in rig::lanes("views", 0..4) {
-            tail_c
-                .first_arrival(&lane, added, Duration::from_secs(10))
-                .await?;
-        }
-        sleep(Duration::from_secs(2)).await;
-        let pauses = tail_b.pauses(&lanes, &(added..Instant::now()));
-        ensure!(pauses.values().all(|pause| *pause <= NOISE), "{pauses:?}");
-
-        let (from_a, from_b) =
-            futures::try_join!(load_a.finish(DEADLINE), load_b.finish(DEADLINE))?;
-        exact(&tail_b, &renamed(&from_a, "a.")).await?;
-        exact(&tail_a, &renamed(&from_b, "b.")).await?;
-        let mut views = from_b;
-        views.retain(|(topic, _), _| topic == "views");
-        exact(&tail_c, &views).await?;
-        let last = [a.topics().await?, b.topics().await?];
-        ensure!(last == expected, "{last:?}");
-        system.check()
+        let outcome = run(&mut system, &a, &b, &c).await;
+        judge(outcome, &system, &[&a, &b, &c])
     });
+}
+
+async fn run(
+    system: &mut System,
+    a: &KafkaCluster,
+    b: &KafkaCluster,
+    c: &KafkaCluster,
+) -> Result<()> {
+    // The same name on both sides.
+    let load_a = load(a, &["clicks", "orders"], 1_000).await?;
+    let load_b = load(b, &["orders", "views"], 1_000).await?;
+    let tail_a = Tail::start(&a.client_config())?;
+    let tail_b = Tail::start(&b.client_config())?;
+    for topic in ["b.orders", "b.views"] {
+        tail_a.follow(topic);
+    }
+    for topic in ["a.clicks", "a.orders"] {
+        tail_b.follow(topic);
+    }
+    let api = system.api()?;
+    for cluster in [a, b] {
+        api.put_cluster(api::cluster(cluster.name(), cluster.bootstrap()))
+            .await?;
+    }
+    api.put_link(api::link("a-b", "a", "b", "a.")).await?;
+    api.put_link(api::link("b-a", "b", "a", "b.")).await?;
+    let everything = [
+        api::pattern("a-b", ".*", &[]),
+        api::pattern("b-a", ".*", &[]),
+    ];
+    api.subscribe(everything.to_vec()).await?;
+    let expected = [
+        topics(&["b.orders", "b.views", "clicks", "orders"]),
+        topics(&["a.clicks", "a.orders", "orders", "views"]),
+    ];
+    wait::until_true("the mirrored topics", DEADLINE, async || {
+        Ok([a.topics().await?, b.topics().await?] == expected)
+    })
+    .await?;
+    let time = settings::length(Duration::from_secs(20), Duration::from_secs(300));
+    wait::holds_for("the number of topics", time, async || {
+        Ok([a.topics().await?, b.topics().await?] == expected)
+    })
+    .await?;
+    system.wait_running(16, DEADLINE).await?;
+
+    // One more cluster; what runs does not notice.
+    let lanes = rig::lanes("a.orders", 0..4);
+    let added = Instant::now();
+    api.put_cluster(api::cluster("c", c.bootstrap())).await?;
+    api.put_link(api::link("b-c", "b", "c", "")).await?;
+    let tail_c = Tail::start(&c.client_config())?;
+    tail_c.follow("views");
+    api.subscribe(vec![api::topic("b-c", "views")]).await?;
+    for lane in rig::lanes("views", 0..4) {
+        tail_c
+            .first_arrival(&lane, added, Duration::from_secs(10))
+            .await?;
+    }
+    sleep(Duration::from_secs(2)).await;
+    let pauses = tail_b.pauses(&lanes, &(added..Instant::now()));
+    ensure!(pauses.values().all(|pause| *pause <= NOISE), "{pauses:?}");
+
+    let (from_a, from_b) = futures::try_join!(load_a.finish(DEADLINE), load_b.finish(DEADLINE))?;
+    exact(&tail_b, &renamed(&from_a, "a.")).await?;
+    exact(&tail_a, &renamed(&from_b, "b.")).await?;
+    let mut views = from_b;
+    views.retain(|(topic, _), _| topic == "views");
+    exact(&tail_c, &views).await?;
+    let last = [a.topics().await?, b.topics().await?];
+    ensure!(last == expected, "{last:?}");
+    system.check()
 }
 
 fn topics(names: &[&str]) -> BTreeMap<String, i32> {

@@ -12,6 +12,7 @@ use kreplicator_tests::{
     kafka::KafkaCluster,
     load::{Load, LoadOptions},
     skip::{Tier, skip},
+    system::System,
 };
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -25,6 +26,15 @@ fn scenario(run: impl Future<Output = Result<()>>) {
     if let Err(fault) = runtime.block_on(run) {
         panic!("{fault:#}");
     }
+}
+
+/// Shows and keeps the logs of a scenario that failed.
+fn judge(outcome: Result<()>, system: &System, clusters: &[&KafkaCluster]) -> Result<()> {
+    if outcome.is_err() {
+        clusters.iter().for_each(|cluster| cluster.failed());
+        system.failed();
+    }
+    outcome
 }
 
 /// Creates topics of four partitions and writes to them.
