@@ -61,6 +61,8 @@ pub struct Rig {
     pub target: KafkaCluster,
     /// A client of the controllers.
     pub api: Api,
+    /// What [`Rig::allowed_pauses`] found, by partition.
+    allowed: Option<BTreeMap<Lane, Duration>>,
 }
 
 /// Who runs a task: worker and epoch.
@@ -106,6 +108,7 @@ impl Rig {
             source,
             target,
             api,
+            allowed: None,
         };
         rig.declare().await.inspect_err(|_| rig.failed())?;
         rig.settle().await.inspect_err(|_| rig.failed())?;
@@ -189,12 +192,6 @@ impl Rig {
         start..Instant::now()
     }
 
-    /// Lets the load flow long enough to know how it is when nothing happens.
-    pub async fn steady(&self) -> Window {
-        let time = settings::length(Duration::from_secs(5), Duration::from_secs(30));
-        self.observe(time).await
-    }
-
     /// Who runs each task of the base topics.
     ///
     /// # Errors
@@ -210,15 +207,25 @@ impl Rig {
     }
 
     /// The longest pause that partitions which did not move may show: twice their latency that
-    /// 99.9 % of their records keep in `steady`, and at least [`NOISE`].
-    #[must_use]
-    pub fn allowed_pauses(&self, steady: &Window) -> BTreeMap<Lane, Duration> {
+    /// 99.9 % of their records keep while nothing happens, and at least [`NOISE`]. Measured once, in
+    /// a soak anew for each scenario; to be asked for before anything is done to the system.
+    pub async fn allowed_pauses(&mut self) -> BTreeMap<Lane, Duration> {
+        if let Some(allowed) = &self.allowed
+            && !settings::soak()
+        {
+            return allowed.clone();
+        }
+        let time = settings::length(Duration::from_secs(6), Duration::from_secs(30));
+        let steady = self.observe(time).await;
         let allowed = |lane: &Lane| {
-            let latency = self.tail.latency(lane, steady).quantile(999);
+            let latency = self.tail.latency(lane, &steady).quantile(999);
             NOISE.max(latency.unwrap_or_default() * 2)
         };
         let lanes = Self::base_lanes().into_iter();
-        lanes.map(|lane| (lane.clone(), allowed(&lane))).collect()
+        let allowed: BTreeMap<Lane, Duration> =
+            lanes.map(|lane| (lane.clone(), allowed(&lane))).collect();
+        self.allowed = Some(allowed.clone());
+        allowed
     }
 
     /// Checks that none of `lanes` paused longer than allowed within `window`.

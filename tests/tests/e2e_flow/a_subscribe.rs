@@ -18,7 +18,7 @@ const FIRST_RECORD: Duration = Duration::from_secs(2);
 #[test]
 fn a_subscribed_topic_flows_within_two_seconds_and_stops_when_unsubscribed() {
     rig::scenario(async |rig| {
-        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let allowed = rig.allowed_pauses().await;
         let lanes = lanes("invoices", 0..4);
         rig.source.create_topic("invoices", 4, &[]).await?;
         rig.tail.follow("invoices");
@@ -63,7 +63,7 @@ fn a_subscribed_topic_flows_within_two_seconds_and_stops_when_unsubscribed() {
 #[test]
 fn a_topic_that_appears_and_matches_a_pattern_flows_within_a_discovery_interval() {
     rig::scenario(async |rig| {
-        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let allowed = rig.allowed_pauses().await;
         let start = Instant::now();
         let subscription = api::pattern(LINK, "events-.*", &[".*-private"]);
         let results = rig.api.subscribe(vec![subscription]).await?;
@@ -106,7 +106,7 @@ fn a_topic_that_appears_and_matches_a_pattern_flows_within_a_discovery_interval(
 #[test]
 fn a_paused_topic_stops_and_goes_on_without_loss_or_repeats() {
     rig::scenario(async |rig| {
-        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let allowed = rig.allowed_pauses().await;
         let start = Instant::now();
         let orders = || vec![api::reference(LINK, "orders")];
         ensure!(rig.api.pause(orders(), true).await? == 1, "it was running");

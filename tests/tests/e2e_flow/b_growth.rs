@@ -18,7 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 #[test]
 fn b_c006_c066_new_partitions_arrive_whole_and_others_do_not_notice() {
     rig::scenario(async |rig| {
-        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let allowed = rig.allowed_pauses().await;
         rig.source.create_topic("shipments", 4, &[]).await?;
         rig.tail.follow("shipments");
         let subscription = v1::Subscription {

@@ -19,7 +19,7 @@ const FOURTH: &str = "worker-4";
 fn c_c041_a_fourth_worker_takes_its_fair_share_and_gives_it_back_without_repeats() {
     rig::scenario(async |rig| {
         let before = rig.placement().await?;
-        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let allowed = rig.allowed_pauses().await;
 
         let start = Instant::now();
         rig.system.add_worker(FOURTH).await?;
@@ -42,7 +42,7 @@ fn c_c041_a_fourth_worker_takes_its_fair_share_and_gives_it_back_without_repeats
             joined == tasks_of(&after, FOURTH),
             "only what it took has moved: {joined:?}"
         );
-        rig.observe(MOVE_PAUSE).await;
+        rig.caught_up().await?;
         check_moves(rig, &before, &after, start, &allowed)?;
 
         let leaving = Instant::now();
@@ -52,9 +52,9 @@ fn c_c041_a_fourth_worker_takes_its_fair_share_and_gives_it_back_without_repeats
             moved(&after, &last) == tasks_of(&after, FOURTH),
             "only what it had has moved"
         );
-        rig.observe(MOVE_PAUSE).await;
-        check_moves(rig, &after, &last, leaving, &allowed)?;
+        rig.system.wait_running(tasks, DEADLINE).await?;
         rig.caught_up().await?;
+        check_moves(rig, &after, &last, leaving, &allowed)?;
         let repeats = rig.tail.repeats_since(start);
         ensure!(
             repeats.is_empty(),

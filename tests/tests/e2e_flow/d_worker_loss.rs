@@ -24,10 +24,10 @@ fn d1_c041_a_worker_told_to_stop_drains_without_repeats() {
     rig::scenario(async |rig| {
         for _ in 0..settings::length(1, 20) {
             let before = rig.placement().await?;
-            let allowed = rig.allowed_pauses(&rig.steady().await);
+            let allowed = rig.allowed_pauses().await;
             let start = Instant::now();
             rig.system.worker("worker-1")?.terminate().await?;
-            rig.observe(MOVE_PAUSE).await;
+            flows_again(rig).await?;
             let own = tasks_of(&before, "worker-1");
             let stayed = before.keys().filter(|lane| !own.contains(*lane));
             let window = start..Instant::now();
@@ -48,12 +48,12 @@ fn d2_c026_a_killed_workers_partitions_flow_again_and_repeat_only_what_was_not_s
     rig::scenario(async |rig| {
         for _ in 0..settings::length(1, 20) {
             let before = rig.placement().await?;
-            let allowed = rig.allowed_pauses(&rig.steady().await);
+            let allowed = rig.allowed_pauses().await;
             let saved = rig.checkpoints().await?;
             let start = Instant::now();
             rig.system.worker("worker-2")?.kill().await?;
             let own = tasks_of(&before, "worker-2");
-            rig.observe(TAKE_OVER + Duration::from_secs(1)).await;
+            flows_again(rig).await?;
             let window = start..Instant::now();
             let of_own = own.iter().map(|lane| (lane.clone(), TAKE_OVER));
             rig.check_pauses(&own, &window, &of_own.collect())?;
@@ -72,7 +72,7 @@ fn d3_c038_a_frozen_worker_saves_nothing_and_reads_nothing_when_it_wakes_up() {
     rig::scenario(async |rig| {
         let before = rig.placement().await?;
         let own = tasks_of(&before, "worker-3");
-        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let allowed = rig.allowed_pauses().await;
         let saved = rig.checkpoints().await?;
         let start = Instant::now();
         rig.system.worker("worker-3")?.process()?.freeze()?;
@@ -111,7 +111,7 @@ fn d4_c037_a_worker_cut_off_from_the_store_stops_before_it_is_succeeded() {
     rig::scenario(async |rig| {
         let before = rig.placement().await?;
         let own = tasks_of(&before, "worker-1");
-        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let allowed = rig.allowed_pauses().await;
         let saved = rig.checkpoints().await?;
         let start = Instant::now();
         rig.system.worker("worker-1")?.store().black_hole();
@@ -124,6 +124,14 @@ fn d4_c037_a_worker_cut_off_from_the_store_stops_before_it_is_succeeded() {
         rig.settle().await?;
         check_repeats(rig, &own, start, &saved)
     });
+}
+
+/// Waits until the other workers run everything and the target has caught up: pauses are over then.
+async fn flows_again(rig: &Rig) -> Result<()> {
+    let tasks = i32::try_from(Rig::base_lanes().len())?;
+    rig.system.wait_running(tasks, TAKE_OVER * 2).await?;
+    rig.caught_up().await?;
+    Ok(())
 }
 
 /// Only partitions of the lost worker repeated anything since `start`, and only records that were not

@@ -86,7 +86,7 @@ fn f2_c049_five_hundred_topics_in_one_call_run_within_a_minute_and_others_do_not
             .await?;
         rig.settle().await?;
         let started = workers(rig).await?;
-        let allowed = rig.allowed_pauses(&rig.steady().await);
+        let allowed = rig.allowed_pauses().await;
         let revision = rig.system.etcd().revision().await?;
 
         let called = Instant::now();
