@@ -145,6 +145,8 @@ impl fmt::Debug for Cuttable {
 mod tests {
     use std::future::poll_fn;
 
+    use http_body::Body as _;
+
     use super::*;
 
     /// Never gives anything, never ends.
