@@ -26,3 +26,6 @@ pub mod report;
 pub mod supervisor;
 pub mod tasks;
 pub mod wiring;
+
+#[cfg(test)]
+mod testkit;

@@ -119,12 +119,14 @@ impl Books {
         }
         let mut actions = Vec::new();
         for book in self.chunks.values_mut() {
+            let mut changed = false;
             book.slots.retain(|_, slot| slot.is_needed());
             let certain = &book.certain;
             for (id, slot) in &mut book.slots {
                 let action = match &slot.run {
-                    Run::Waiting => start(id, slot, now)
+                    Run::Waiting => claim(id, slot, now)
                         .filter(|(spec, _)| certain.get(id) == Some(&spec.epoch))
+                        .filter(|_| !now.releasing.contains(&id.link))
                         .map(|(spec, context)| Action::Start(spec, context)),
                     Run::Running { spec, context } => {
                         stop_reason(spec, context, slot.wanted.as_ref(), now)
@@ -134,16 +136,20 @@ impl Books {
                     Run::Stopping { .. } => None,
                 };
                 if let Some(action) = action {
+                    changed = true;
                     slot.note(&action);
                     actions.push(action);
                 }
             }
-            book.listable = book
+            let listable = book
                 .slots
                 .iter()
-                .filter(|(id, slot)| start(id, slot, now).is_some())
+                .filter(|(id, slot)| claim(id, slot, now).is_some())
                 .map(|(id, _)| id.clone())
                 .collect();
+            changed |= listable != book.listable;
+            book.listable = listable;
+            book.changed |= changed;
         }
         actions
     }
@@ -158,16 +164,19 @@ impl Books {
                 stopped.push(id.clone());
             }
         }
+        for book in self.chunks.values_mut() {
+            book.changed = true;
+        }
         stopped
     }
 
     /// A task has fully stopped.
     pub(super) fn stopped(&mut self, id: &TaskId) {
-        let slot = self
-            .chunks
-            .values_mut()
-            .find_map(|book| book.slots.get_mut(id));
-        match slot {
+        let holds = |book: &&mut ChunkBook| book.slots.contains_key(id);
+        let book = self.chunks.values_mut().find(holds);
+        let book = book.unwrap_or_else(|| panic!("task {id} stopped but is in no chunk"));
+        book.changed = true;
+        match book.slots.get_mut(id) {
             Some(slot) if matches!(slot.run, Run::Stopping { .. }) => slot.run = Run::Waiting,
             slot => panic!("task {id} stopped without having been told to: {slot:?}"),
         }
@@ -247,8 +256,8 @@ impl Books {
 }
 
 /// What a waiting task would be started with.
-fn start(id: &TaskId, slot: &Slot, now: Circumstances<'_>) -> Option<(TaskSpec, Arc<LinkContext>)> {
-    if now.draining || !matches!(slot.run, Run::Waiting) || now.releasing.contains(&id.link) {
+fn claim(id: &TaskId, slot: &Slot, now: Circumstances<'_>) -> Option<(TaskSpec, Arc<LinkContext>)> {
+    if now.draining || !matches!(slot.run, Run::Waiting) {
         return None;
     }
     let spec = slot.wanted.clone()?;

@@ -95,11 +95,14 @@ pub(super) struct ChunkBook {
     published: Option<List>,
     /// The list that was sent and not answered yet.
     sent: Option<List>,
+    /// The list may differ from the one published.
+    pub(super) changed: bool,
 }
 
 impl ChunkBook {
     pub(super) fn assign(&mut self, chunk: Chunk) {
         self.applied = chunk.revision;
+        self.changed = true;
         for (id, slot) in &mut self.slots {
             if !chunk.tasks.contains_key(id) {
                 slot.wanted = None;
@@ -138,8 +141,9 @@ impl ChunkBook {
         }
     }
 
+    /// Whether there may be something to tell, and nothing is under way.
     pub(super) fn is_unpublished(&self) -> bool {
-        self.sent.is_none() && self.published.as_ref() != Some(&self.list())
+        self.sent.is_none() && (self.changed || self.published.is_none())
     }
 
     pub(super) fn publish(&mut self) -> Option<Publication> {
@@ -147,6 +151,7 @@ impl ChunkBook {
             return None;
         }
         let list = self.list();
+        self.changed = false;
         if self.published.as_ref() == Some(&list) {
             return None;
         }
