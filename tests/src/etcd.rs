@@ -1,12 +1,16 @@
 //! A real etcd of one member, on free ports, with a folder of its own.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fs, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
-use etcd_client::{AlarmAction, AlarmType, Client, CompactionOptions, ConnectOptions, GetOptions};
+use etcd_client::{
+    AlarmAction, AlarmOptions, AlarmType, Certificate, Client, CompactionOptions, ConnectOptions,
+    GetOptions, Identity, TlsOptions,
+};
 
 use crate::{
     folder::RunDir,
+    kafka::Certificates,
     ports,
     process::{Managed, Spec, ending},
     wait,
@@ -25,6 +29,7 @@ pub struct Etcd {
     spec: Spec,
     client_port: u16,
     user: Option<(String, String)>,
+    certificates: Option<Certificates>,
     folder: RunDir,
 }
 
@@ -42,10 +47,22 @@ impl Etcd {
     /// # Errors
     /// As [`Etcd::start`].
     pub async fn start_with(flags: &[&str]) -> Result<Self> {
+        Self::start_as(flags, false).await
+    }
+
+    /// As [`Etcd::start`], speaking TLS with clients whose certificate it checks.
+    ///
+    /// # Errors
+    /// As [`Etcd::start`].
+    pub async fn start_tls() -> Result<Self> {
+        Self::start_as(&[], true).await
+    }
+
+    async fn start_as(flags: &[&str], tls: bool) -> Result<Self> {
         // A port may be taken between drawing and binding it; then draw again.
         let mut last = None;
         for _ in 0..3 {
-            let mut etcd = Self::prepare(flags)?;
+            let mut etcd = Self::prepare(flags, tls)?;
             match etcd.run().await {
                 Ok(()) => return Ok(etcd),
                 Err(fault) => {
@@ -57,12 +74,16 @@ impl Etcd {
         Err(last.context("no attempt was made")?)
     }
 
-    fn prepare(flags: &[&str]) -> Result<Self> {
+    fn prepare(flags: &[&str], tls: bool) -> Result<Self> {
         let folder = RunDir::new("etcd")?;
         let (client_port, peer_port) = (ports::free()?, ports::free()?);
         let program = etcd_bin_vendored::etcd_bin_path()
             .map_err(|fault| anyhow::anyhow!("no etcd for this machine: {fault}"))?;
-        let client_url = format!("http://127.0.0.1:{client_port}");
+        let certificates = tls
+            .then(|| Certificates::make(&folder.path().join("tls")))
+            .transpose()?;
+        let scheme = if tls { "https" } else { "http" };
+        let client_url = format!("{scheme}://127.0.0.1:{client_port}");
         let peer_url = format!("http://127.0.0.1:{peer_port}");
         let data = folder.path().join("data").display().to_string();
         let cluster = format!("default={peer_url}");
@@ -80,6 +101,17 @@ impl Etcd {
         .collect();
         // What a killed process wrote is in the page cache: enough for tests, and much faster.
         args.push("--unsafe-no-fsync".to_owned());
+        if let Some(certificates) = &certificates {
+            let ca = certificates.ca();
+            args.push("--client-cert-auth".to_owned());
+            for (flag, file) in [
+                ("--trusted-ca-file", ca.clone()),
+                ("--cert-file", ca.with_file_name("server.pem")),
+                ("--key-file", ca.with_file_name("server.key")),
+            ] {
+                args.extend([flag.to_owned(), file.display().to_string()]);
+            }
+        }
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
         Ok(Self {
             process: None,
@@ -92,6 +124,7 @@ impl Etcd {
             },
             client_port,
             user: None,
+            certificates,
             folder,
         })
     }
@@ -126,7 +159,18 @@ impl Etcd {
     /// The same as a URL.
     #[must_use]
     pub fn endpoint(&self) -> String {
-        format!("http://{}", self.address())
+        let scheme = if self.certificates.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{}", self.address())
+    }
+
+    /// What clients need to speak TLS; None where it does not.
+    #[must_use]
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.certificates.as_ref()
     }
 
     /// The process; for its signals and its log.
@@ -194,7 +238,7 @@ impl Etcd {
     /// When it does not start.
     pub async fn restart_empty(&mut self) -> Result<()> {
         self.process = None;
-        std::fs::remove_dir_all(self.folder.path().join("data"))?;
+        fs::remove_dir_all(self.folder.path().join("data"))?;
         self.user = None;
         self.run().await
     }
@@ -207,6 +251,15 @@ impl Etcd {
         let mut options = ConnectOptions::new().with_timeout(CALL_DEADLINE);
         if let Some((name, password)) = &self.user {
             options = options.with_user(name, password);
+        }
+        if let Some(certificates) = &self.certificates {
+            let ca = Certificate::from_pem(fs::read(certificates.ca())?);
+            let identity = Identity::from_pem(
+                fs::read(certificates.client_certificate())?,
+                fs::read(certificates.client_key())?,
+            );
+            let tls = TlsOptions::new().ca_certificate(ca).identity(identity);
+            options = options.with_tls(tls);
         }
         Ok(Client::connect([self.endpoint()], Some(options)).await?)
     }
@@ -256,9 +309,16 @@ impl Etcd {
         self.compact().await?;
         let mut client = Box::pin(self.client()).await?;
         client.defragment().await?;
-        client
-            .alarm(AlarmAction::Deactivate, AlarmType::Nospace, None)
+        let armed = client
+            .alarm(AlarmAction::Get, AlarmType::Nospace, None)
             .await?;
+        for alarm in armed.alarms() {
+            let mut options = AlarmOptions::new();
+            options.with_member(alarm.member_id());
+            client
+                .alarm(AlarmAction::Deactivate, alarm.alarm(), Some(options))
+                .await?;
+        }
         Ok(())
     }
 
