@@ -183,3 +183,7 @@ fn explain(error: &regex::Error) -> String {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "selector_tests.rs"]
+mod tests;
