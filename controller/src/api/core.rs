@@ -25,6 +25,8 @@ use crate::{fleet::FleetState, reports::View};
 /// Longest look at clusters on behalf of one request: leaves room for the first record to flow within
 /// two seconds of the call where the cluster answers as it should.
 const LOOK_DEADLINE: Duration = Duration::from_secs(2);
+/// Looks keep to their deadline themselves and know the cause best; this is for one that does not.
+const LOOK_SLACK: Duration = Duration::from_millis(250);
 /// How long a request waits for the first pass of a new leader.
 const FIRST_PASS_WAIT: Duration = Duration::from_secs(2);
 
@@ -93,7 +95,7 @@ impl Core {
     ) -> BTreeMap<ClusterId, Look> {
         let looks = clusters.into_iter().map(|cluster| async {
             let look = self.parts.discovery.look(cluster, LOOK_DEADLINE);
-            let view = timeout(LOOK_DEADLINE, look)
+            let view = timeout(LOOK_DEADLINE + LOOK_SLACK, look)
                 .await
                 .unwrap_or_else(|_| Err(format!("no answer within {LOOK_DEADLINE:?}")));
             (cluster.id.clone(), view)

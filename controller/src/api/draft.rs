@@ -268,3 +268,6 @@ fn size_of_op(op: &Op) -> usize {
         Op::Delete(key) | Op::DeletePrefix(key) => 2 * key.len() + 32,
     }
 }
+
+#[cfg(test)]
+mod tests;

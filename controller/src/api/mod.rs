@@ -20,6 +20,8 @@ mod page;
 pub(crate) mod picture;
 pub mod ports;
 mod repeat;
+#[cfg(test)]
+mod samples;
 mod server;
 mod status;
 mod subscribe;

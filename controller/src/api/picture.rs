@@ -101,12 +101,14 @@ impl<'a> Picture<'a> {
             Some(begin) => topics.range(begin..),
             None => topics.range::<LinkTopic, _>(..),
         };
+        let mut leftovers = self.leftovers();
+        leftovers.retain(|id| after.is_none_or(|after| id > after));
+        let mut leftover = leftovers.into_iter().peekable();
         let after = after.cloned();
         let mut asked = asked
             .flat_map(move |(topic, resolved)| self.tasks_of(topic, resolved))
             .skip_while(move |task| after.as_ref().is_some_and(|after| task.id <= *after))
             .peekable();
-        let mut leftover = self.leftovers().into_iter().peekable();
         from_fn(move || match (asked.peek(), leftover.peek()) {
             (Some(next), Some(left)) if *left < next.id => {
                 leftover.next().map(|id| self.task(id, None))
