@@ -75,7 +75,7 @@ def main(folder: pathlib.Path, versions: list[str]) -> None:
         check(service["selector"] == labels, f"{name}: its service selects its pods")
 
     worker = by_kind["StatefulSet"]["kreplicator-worker"]["spec"]["template"]["spec"]
-    grace = seconds(yaml.safe_load(config["worker.yaml"])["worker"]["drain_grace"])
+    grace = seconds(yaml.safe_load(config["worker.yaml"])["worker"]["drain_timeout"])
     check(
         grace < worker["terminationGracePeriodSeconds"],
         "a worker leaves by itself before Kubernetes kills it",
