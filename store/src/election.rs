@@ -69,7 +69,7 @@ impl Term {
 pub struct Election {
     session: Session,
     role: watch::Receiver<Role>,
-    _task: AbortOnDropHandle<()>,
+    task: AbortOnDropHandle<()>,
 }
 
 impl Election {
@@ -109,7 +109,7 @@ impl Election {
         Ok(Self {
             session,
             role,
-            _task: AbortOnDropHandle::new(task),
+            task: AbortOnDropHandle::new(task),
         })
     }
 
@@ -134,9 +134,11 @@ impl Election {
         self.session.verify();
     }
 
-    /// Closes the fence and gives the key up.
+    /// Closes the fence and gives the key up. Afterwards the role is that of a follower.
     pub async fn close(self) {
         self.session.close().await;
+        // Ends with the session, after it has passed on the last state; it has nothing to panic on.
+        self.task.await.unwrap_or_default();
     }
 }
 

@@ -37,7 +37,7 @@ use watch::EmbeddedWatch;
 /// Longest time a write may take; a disk that is slower than this is as good as gone.
 const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 /// Wait before lease ends that could not be written are tried again.
-const EXPIRY_RETRY: Duration = Duration::from_secs(1);
+const EXPIRY_RETRY: Duration = Duration::from_secs(5);
 
 /// How long a file in use is waited for: a process that is just ending may still hold it.
 const HANDOVER_MAX: Duration = Duration::from_secs(1);

@@ -160,7 +160,7 @@ impl View {
             Pending::Changes(changed) => {
                 let changes: Vec<Change> = changed
                     .into_iter()
-                    .filter_map(|(key, after)| self.apply(key, after))
+                    .filter_map(|(key, newest)| self.apply(key, newest.entry))
                     .collect();
                 (!changes.is_empty()).then_some(Delta {
                     reset: false,

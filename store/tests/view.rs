@@ -228,11 +228,11 @@ async fn changes_under_way_during_a_check_are_no_drift() {
         };
         write(&*store, vec![op]).await;
         advance(Duration::from_millis(37)).await;
-        if n % 11 == 0 {
-            if let Ok(delta) = timeout(Duration::from_millis(1), view.next()).await {
-                assert!(!delta.reset, "no reset while all is well");
-                deltas += 1;
-            }
+        if n % 11 == 0
+            && let Ok(delta) = timeout(Duration::from_millis(1), view.next()).await
+        {
+            assert!(!delta.reset, "no reset while all is well");
+            deltas += 1;
         }
     }
     assert!(deltas > 100, "{deltas}");

@@ -4,6 +4,9 @@
 //! is in the file is open. Memory then decides: the next write opens the file again and first brings
 //! it to what memory holds.
 
+#[cfg(test)]
+mod faults;
+
 use std::{collections::BTreeMap, fmt, fs, io::ErrorKind, path::PathBuf, time::Duration};
 
 use redb::{Database, DatabaseError, ReadableTable, TableDefinition, WriteTransaction};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
-use tracing::warn;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tracing::{info, warn};
 
 use super::{
     Contention, SessionState,
@@ -129,9 +129,13 @@ impl Keeper {
                 self.store.watch(&self.config.key, seen_at.next()),
             )
             .await?;
-        let over = sleep(WAIT_MAX);
+        if self.config.contention == Contention::Unexpected {
+            info!(key = %self.config.key, "the key is held; waiting until its lease ends");
+        }
+        let over = sleep(WAIT_MAX.max(3 * self.config.ttl));
         tokio::pin!(over);
-        let mut remind = interval(WARN_INTERVAL);
+        // The lease of a process that died ends within its time to live; only a live one outlasts it.
+        let mut remind = interval_at(Instant::now() + self.config.ttl, WARN_INTERVAL);
         remind.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {

@@ -127,15 +127,17 @@ impl Follower {
     }
 
     fn apply(&mut self, events: Vec<WatchEvent>, audit: &mut Audit) {
-        for event in &events {
+        let known = events.into_iter().map(|event| {
             self.revision = self.revision.max(event.revision);
-            match &event.entry {
-                Some(entry) => drop(self.index.insert(event.key.clone(), entry.mod_revision)),
-                None => drop(self.index.remove(&event.key)),
-            }
-            audit.touch(event);
-        }
-        self.shared.put_events(events);
+            let before = match &event.entry {
+                Some(entry) => self.index.insert(event.key.clone(), entry.mod_revision),
+                None => self.index.remove(&event.key),
+            };
+            audit.touch(&event);
+            (event, before.is_some())
+        });
+        let known = known.collect();
+        self.shared.put_events(known);
     }
 
     fn next_audit(&self) -> Audit {

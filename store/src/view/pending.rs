@@ -23,10 +23,46 @@ pub(super) enum Pending {
     #[default]
     Nothing,
     /// The newest value of each key that changed.
-    Changes(BTreeMap<Key, Option<Entry>>),
+    Changes(BTreeMap<Key, Newest>),
     /// The whole prefix, newest values.
     Snapshot(BTreeMap<Key, Entry>),
 }
+
+impl Pending {
+    fn merge(&mut self, key: Key, entry: Option<Entry>, existed: bool) {
+        match self {
+            Self::Snapshot(entries) => match entry {
+                Some(entry) => drop(entries.insert(key, entry)),
+                None => drop(entries.remove(&key)),
+            },
+            Self::Changes(changes) => match changes.get_mut(&key) {
+                // Came and went unseen: nothing to tell, and nothing to keep.
+                Some(newest) if !newest.known && entry.is_none() => drop(changes.remove(&key)),
+                Some(newest) => newest.entry = entry,
+                None => {
+                    let known = existed;
+                    changes.insert(key, Newest { known, entry });
+                }
+            },
+            Self::Nothing => {
+                *self = Self::Changes(BTreeMap::new());
+                self.merge(key, entry, existed);
+            }
+        }
+    }
+}
+
+/// What became of a key since the consumer last took it.
+#[derive(Debug)]
+pub(super) struct Newest {
+    /// Whether the consumer has the key.
+    known: bool,
+    /// Its value; None: deleted.
+    pub(super) entry: Option<Entry>,
+}
+
+/// An event, and whether the key existed before it.
+pub(super) type Known = (WatchEvent, bool);
 
 /// Between the task and the consumer.
 #[derive(Debug)]
@@ -86,21 +122,11 @@ impl Shared {
     }
 
     /// Merges events into what waits.
-    pub(super) fn put_events(&self, events: Vec<WatchEvent>) {
+    pub(super) fn put_events(&self, events: Vec<Known>) {
         let mut state = self.state();
-        for event in events {
+        for (event, existed) in events {
             state.revision = state.revision.max(event.revision);
-            match &mut state.pending {
-                Pending::Snapshot(entries) => match event.entry {
-                    Some(entry) => drop(entries.insert(event.key, entry)),
-                    None => drop(entries.remove(&event.key)),
-                },
-                Pending::Changes(changes) => drop(changes.insert(event.key, event.entry)),
-                Pending::Nothing => {
-                    let first = BTreeMap::from([(event.key, event.entry)]);
-                    state.pending = Pending::Changes(first);
-                }
-            }
+            state.pending.merge(event.key, event.entry, existed);
         }
         drop(state);
         self.changed.notify_one();
@@ -141,5 +167,40 @@ impl Shared {
 
     pub(super) fn drift_total(&self) -> u64 {
         self.drift.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_come_and_go_unseen_leave_nothing_behind() {
+        let shared = Shared::new();
+        let entry = Entry {
+            value: Vec::new(),
+            create_revision: Revision(1),
+            mod_revision: Revision(1),
+            lease: None,
+        };
+        let event = |key: &str, entry: Option<&Entry>| WatchEvent {
+            key: key.to_owned(),
+            entry: entry.cloned(),
+            revision: Revision(1),
+        };
+        for n in 0..1_000 {
+            let key = format!("request/{n}");
+            shared.put_events(vec![(event(&key, Some(&entry)), false)]);
+            shared.put_events(vec![(event(&key, None), true)]);
+        }
+        // A known key that is deleted, made again and deleted is still deleted.
+        for (entry, existed) in [(None, true), (Some(&entry), false), (None, true)] {
+            shared.put_events(vec![(event("known", entry), existed)]);
+        }
+        let (Pending::Changes(changes), _) = shared.take() else {
+            panic!("no changes");
+        };
+        assert_eq!(changes.keys().collect::<Vec<_>>(), ["known"]);
+        assert_eq!(changes["known"].entry, None);
     }
 }
