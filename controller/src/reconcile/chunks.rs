@@ -219,3 +219,7 @@ fn chunk_write(
         gained,
     })
 }
+
+#[cfg(test)]
+#[path = "chunks_tests.rs"]
+mod tests;

@@ -35,7 +35,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) drains: &'a BTreeSet<WorkerId>,
     /// Which workers count as lost.
     pub(crate) verdict: &'a Verdict,
-    /// Tasks that their workers do not take on, with another worker to try.
+    /// Tasks that some workers do not take on, with the worker they are tried or run on. The planner
+    /// has no say in them.
     pub(crate) pinned: &'a BTreeMap<TaskId, WorkerId>,
 }
 
@@ -54,13 +55,24 @@ pub(crate) struct Decision {
 #[must_use]
 pub(crate) fn decide(situation: &Situation<'_>) -> Decision {
     let mut unassigned = BTreeMap::new();
-    let tasks = tasks(situation, &mut unassigned);
-    let workers = workers(situation);
-    let plan = plan(&Input {
+    let mut tasks = tasks(situation, &mut unassigned);
+    let mut workers = workers(situation);
+    let mut pinned = Vec::new();
+    for (task, to) in situation.pinned {
+        if let Some(worker) = workers.get_mut(to)
+            && tasks.remove(task).is_some()
+        {
+            let capacity = &mut worker.capacity_tasks;
+            *capacity = capacity.map(|tasks| tasks.saturating_sub(1));
+            pinned.push((task.clone(), to.clone()));
+        }
+    }
+    let mut plan = plan(&Input {
         tasks,
         workers,
         moves_max: None,
     });
+    plan.placements.extend(pinned);
     let steps = steps(&plan.placements, situation.ledger, &situation.verdict.lost);
     for (task, reason) in &plan.unplaced {
         unassigned.insert(task.clone(), reason.to_string());
@@ -94,7 +106,8 @@ fn tasks(
                 topic: topic.topic.clone(),
                 partition: Partition(partition),
             };
-            let owner = owner(situation, &task);
+            let owner = situation.ledger.assigned_to(&task);
+            let owner = owner.map(|(worker, _)| worker.clone());
             let goes_on = owner.is_some() && !ready.stops;
             if partition < ready.partitions || goes_on {
                 tasks.insert(task, owner);
@@ -104,21 +117,14 @@ fn tasks(
         }
     }
     if !situation.frozen.is_empty() {
-        for (_, task, _) in situation.ledger.assignments() {
+        for (worker, task, _) in situation.ledger.assignments() {
             let known = situation.resolved.topics.contains_key(&task.link_topic());
             if situation.frozen.contains(&task.link) && !known {
-                tasks.insert(task.clone(), owner(situation, task));
+                tasks.insert(task.clone(), Some(worker.clone()));
             }
         }
     }
     tasks
-}
-
-/// Where a task is, or where it is to be tried next.
-fn owner(situation: &Situation<'_>, task: &TaskId) -> Option<WorkerId> {
-    let pinned = situation.pinned.get(task);
-    let assigned = situation.ledger.assigned_to(task).map(|(worker, _)| worker);
-    pinned.or(assigned).cloned()
 }
 
 /// How far a topic's target is ready.
@@ -195,3 +201,7 @@ fn workers(situation: &Situation<'_>) -> BTreeMap<WorkerId, Worker> {
     });
     active.chain(suspended).collect()
 }
+
+#[cfg(test)]
+#[path = "decide_tests.rs"]
+mod tests;

@@ -12,6 +12,8 @@
 mod book;
 mod chunks;
 mod decide;
+#[cfg(test)]
+mod fixtures;
 mod pass;
 mod plan_book;
 mod state;

@@ -26,7 +26,7 @@ use super::{
     stuck::{Findings, StuckTasks},
     topics,
     views::Views,
-    writer::{Given, WriteError, Writer},
+    writer::{Given, Published, WriteError, Writer},
 };
 use crate::{
     discovery::{Snapshot, inventory},
@@ -49,6 +49,8 @@ pub(super) struct Pass {
     /// discovery pass is over.
     tickets: BTreeMap<(LinkId, String), u64>,
     reasons: BTreeMap<TaskId, String>,
+    /// Workers with more tasks than can be written down.
+    oversized: BTreeSet<WorkerId>,
     /// The plan has to be read again before anything is decided.
     plan_unknown: bool,
     failures: u32,
@@ -79,6 +81,7 @@ impl Pass {
             stuck: StuckTasks::new(parts.settings.stuck_after),
             tickets: BTreeMap::new(),
             reasons: BTreeMap::new(),
+            oversized: BTreeSet::new(),
             plan_unknown: false,
             failures: 0,
             ready: false,
@@ -151,6 +154,7 @@ impl Pass {
             verdict: &verdict,
             stuck: &stuck,
             reasons: &self.reasons,
+            oversized: &self.oversized,
             store_fault,
             write_fault,
             ready: self.ready,
@@ -361,9 +365,13 @@ impl Pass {
         let doubles = book.ledger.double_claims().len();
         self.parts.metrics.double_claims.set(doubles as f64);
         let owners = self.owners(&decision);
-        let mut given = Vec::new();
-        let written = self.writer.chunks(&mut self.book, writes, &mut given).await;
-        self.note_given(given, &decision, &owners, &stuck.pinned);
+        let mut published = Published::default();
+        let written = self
+            .writer
+            .chunks(&mut self.book, writes, &mut published)
+            .await;
+        self.oversized = published.oversized;
+        self.note_given(published.given, &decision, &owners, &stuck.pinned);
         if written.is_err() {
             self.plan_unknown = true;
         }

@@ -34,6 +34,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) stuck: &'a Findings,
     /// Why each task came to its worker.
     pub(crate) reasons: &'a BTreeMap<TaskId, String>,
+    /// Workers with more tasks than can be written down.
+    pub(crate) oversized: &'a BTreeSet<WorkerId>,
     /// What is wrong with following the store, and for how long.
     pub(crate) store_fault: Option<(String, Duration)>,
     /// The last write failed.
@@ -211,8 +213,11 @@ fn problems(facts: &Facts<'_>) -> Vec<String> {
             }
         },
     );
-    let lost = facts.verdict.suspended.iter();
-    push_some(&mut problems, lost, |worker| {
+    push_some(&mut problems, facts.oversized.iter(), |worker| {
+        format!("worker {worker} has more tasks than its assignment can hold; add workers")
+    });
+    let missing = facts.verdict.suspended.iter();
+    push_some(&mut problems, missing, |worker| {
         format!("worker {worker} is missing; its tasks stay until it is given up")
     });
     let unplaced = facts.decision.plan.unplaced.len();

@@ -2,8 +2,9 @@
 //! Pure, but for what it remembers.
 //!
 //! Such a task's chunk is written again once, so that the worker looks at it anew. If the worker has
-//! answered and still does not list the task, the task is tried elsewhere, a few times; after that it is
-//! only reported. A worker that does not answer at all keeps the task in the books: it may run it.
+//! answered and still does not list the task, the task is tried elsewhere, a few times, and stays pinned
+//! where it runs; after that it is only reported. A worker that does not answer at all keeps the task in
+//! the books: it may run it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +18,7 @@ use kreplicator_model::{
 use kreplicator_store::keys;
 
 /// Workers that a task is tried on after the first one.
-const MOVES_MAX: u32 = 3;
+const MOVES_MAX: usize = 3;
 
 /// Remembers which tasks are not taken on, since when, and what was tried.
 #[derive(Debug, Clone)]
@@ -39,8 +40,9 @@ struct Waiting {
 /// What was tried for a task.
 #[derive(Debug, Clone, Default)]
 struct Tried {
-    moves: u32,
-    /// Where it goes next, until it is there.
+    /// Who has refused it.
+    refused_by: BTreeSet<WorkerId>,
+    /// Where it goes, and stays as long as that worker takes tasks: balance must not bring it back.
     to: Option<WorkerId>,
 }
 
@@ -51,7 +53,7 @@ pub(crate) struct Findings {
     pub(crate) again: BTreeSet<(WorkerId, u32)>,
     /// Tasks that have waited too long.
     pub(crate) stuck: BTreeMap<TaskId, StuckTask>,
-    /// Where to try tasks next.
+    /// Where tasks that were refused elsewhere have to be.
     pub(crate) pinned: BTreeMap<TaskId, WorkerId>,
     /// When something is to be done without any news.
     pub(crate) next_check: Option<Duration>,
@@ -102,7 +104,6 @@ impl StuckTasks {
                 .owned_by(worker, task)
                 .is_some_and(|owned| owned.epoch == epoch);
             if runs {
-                self.tried.remove(task);
                 continue;
             }
             let known = before
@@ -114,11 +115,6 @@ impl StuckTasks {
                 since: now,
                 written_again: false,
             });
-            if let Some(tried) = self.tried.get_mut(task)
-                && tried.to.as_ref() == Some(worker)
-            {
-                tried.to = None;
-            }
             self.waiting.insert(task.clone(), waiting);
         }
         self.tried.retain(|task, tried| {
@@ -162,16 +158,23 @@ impl StuckTasks {
                 note_next(&mut findings, waiting.since + self.after * 2);
                 continue;
             }
+            if !refused {
+                continue;
+            }
             let tried = self.tried.entry(task.clone()).or_default();
-            if !refused || tried.to.is_some() || tried.moves >= MOVES_MAX {
+            if tried.to.as_ref().is_some_and(|to| *to != waiting.worker) {
+                continue;
+            }
+            tried.to = None;
+            tried.refused_by.insert(waiting.worker.clone());
+            if tried.refused_by.len() > MOVES_MAX {
                 continue;
             }
             let others = loads
                 .iter_mut()
-                .filter(|(worker, _)| **worker != &waiting.worker);
+                .filter(|(worker, _)| !tried.refused_by.contains(**worker));
             if let Some((worker, load)) = others.min_by_key(|(worker, load)| (**load, **worker)) {
                 *load += 1;
-                tried.moves += 1;
                 tried.to = Some((*worker).clone());
             }
         }
@@ -254,7 +257,7 @@ mod tests {
     fn c043_a_refused_task_is_written_again_then_tried_elsewhere_then_only_reported() {
         let mut ledger = Ledger::new(keys::chunk_of);
         let mut stuck = StuckTasks::new(AFTER);
-        let live = workers(&["w1", "w2", "w3"]);
+        let live = workers(&["w1", "w2", "w3", "w4", "w5", "w6"]);
         let mut at = 0;
         let mut revision = 5;
         let mut seen_on = Vec::new();
@@ -299,10 +302,37 @@ mod tests {
             assign(&mut ledger, next.as_str(), revision);
             at += 22;
         }
-        assert_eq!(seen_on.len(), 1 + MOVES_MAX as usize, "{seen_on:?}");
+        assert_eq!(seen_on.len(), 1 + MOVES_MAX, "{seen_on:?}");
         let at_last = stuck.step(seconds(at + 1000), &ledger, &live, &live);
         assert!(at_last.pinned.is_empty());
         assert!(at_last.stuck.contains_key(&task()));
+    }
+
+    #[test]
+    fn c043_a_task_stays_pinned_where_it_runs_as_long_as_that_worker_takes_tasks() {
+        let mut ledger = Ledger::new(keys::chunk_of);
+        let mut stuck = StuckTasks::new(AFTER);
+        let live = workers(&["w1", "w2"]);
+        assign(&mut ledger, "w1", 5);
+        ledger.set_owned(&worker("w1"), chunk(), 5, BTreeMap::new());
+        stuck.step(seconds(0), &ledger, &live, &live);
+        let findings = stuck.step(seconds(20), &ledger, &live, &live);
+        assert_eq!(findings.pinned[&task()], worker("w2"));
+        ledger.set_assigned(&worker("w1"), chunk(), 6, BTreeMap::new());
+        assign(&mut ledger, "w2", 7);
+        let owned = Owned {
+            epoch: OwnerEpoch(7),
+            stopping: false,
+        };
+        ledger.set_owned(&worker("w2"), chunk(), 7, [(task(), owned)].into());
+        let findings = stuck.step(seconds(500), &ledger, &live, &live);
+        assert_eq!(findings.pinned[&task()], worker("w2"));
+        assert!(findings.stuck.is_empty());
+        let findings = stuck.step(seconds(501), &ledger, &live, &workers(&["w1"]));
+        assert!(
+            findings.pinned.is_empty(),
+            "pinned to a worker that is emptied"
+        );
     }
 
     #[test]

@@ -196,3 +196,7 @@ fn not_what_it_was(
         )
     })
 }
+
+#[cfg(test)]
+#[path = "topics_tests.rs"]
+mod tests;

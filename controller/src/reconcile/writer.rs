@@ -1,7 +1,7 @@
 //! The leader's writes. Each is a transaction guarded by the leader's key (C062) and by the revisions
 //! that the decision behind it rests on, so a write either fits what is stored or changes nothing.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kreplicator_model::ids::{LinkId, LinkTopic, PlanGeneration, TaskId, WorkerId};
 use kreplicator_model::resolve::TopicRecord;
@@ -46,6 +46,15 @@ pub(crate) struct Writer {
 pub(crate) struct Given {
     pub(crate) task: TaskId,
     pub(crate) worker: WorkerId,
+}
+
+/// What became of a publication.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Published {
+    /// Tasks that were given to a worker.
+    pub(crate) given: Vec<Given>,
+    /// Workers with a chunk that is larger than the store takes; it was left as it was.
+    pub(crate) oversized: BTreeSet<WorkerId>,
 }
 
 /// Most changes and comparisons of one transaction: etcd's limit holds for each.
@@ -128,12 +137,12 @@ impl Writer {
     }
 
     /// Publishes chunks in the order given and enters them into the book; each transaction raises
-    /// the generation. Stops at the first that does not happen. `given` gets what was published.
+    /// the generation. Stops at the first that does not happen; `published` tells how far it came.
     pub(crate) async fn chunks(
         &self,
         book: &mut Book,
         writes: Vec<ChunkWrite>,
-        given: &mut Vec<Given>,
+        published: &mut Published,
     ) -> Result<(), WriteError> {
         let mut writes = writes.into_iter().peekable();
         while writes.peek().is_some() {
@@ -145,8 +154,8 @@ impl Writer {
             if batch.is_empty() {
                 // Alone it does not fit: skipping it is all that can be done.
                 let write = writes.next().expect("peeked");
-                error!(worker = %write.worker, chunk = write.chunk,
-                    "assignment is larger than the store takes; add workers");
+                error!(worker = %write.worker, chunk = write.chunk, "assignment is too large to store");
+                published.oversized.insert(write.worker);
                 continue;
             }
             let Batch {
@@ -167,10 +176,12 @@ impl Writer {
                     }
                     None => book.chunk_deleted(&write.worker, write.chunk, revision),
                 }
-                given.extend(write.gained.into_iter().map(|task| Given {
-                    task,
-                    worker: write.worker.clone(),
-                }));
+                published
+                    .given
+                    .extend(write.gained.into_iter().map(|task| Given {
+                        task,
+                        worker: write.worker.clone(),
+                    }));
             }
         }
         Ok(())
@@ -268,3 +279,7 @@ fn put(key: String, value: Vec<u8>) -> Op {
         lease: None,
     }
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use kreplicator_model::{ids::TopicName, resolve::SourceTopic};
+
+use super::*;
+use crate::{
+    discovery::{ClusterSnapshot, ClusterTopics},
+    reconcile::fixtures::{cluster, link, record, resolved, resolved_topic, topic},
+    targets::TargetProblem,
+};
+
+fn desired() -> Desired {
+    Desired {
+        links: [(link().id, link())].into(),
+        ..Desired::default()
+    }
+}
+
+/// Clusters `a` and `b` with these Kafka ids and topics.
+fn snapshot(clusters: &[(&str, &str, &[(&str, i32)])]) -> Snapshot {
+    let entry = |(name, kafka, topics): &(&str, &str, &[(&str, i32)])| {
+        let topics = topics.iter().map(|(name, partitions)| {
+            let source = SourceTopic {
+                partitions: *partitions,
+                topic_id: None,
+            };
+            (TopicName::new(name).expect("legal"), source)
+        });
+        let known = ClusterSnapshot {
+            topics: Some(Arc::new(ClusterTopics {
+                topics: topics.collect(),
+                kafka_cluster_id: Some((*kafka).to_owned()),
+                brokers: 1,
+            })),
+            ..ClusterSnapshot::default()
+        };
+        (cluster(name), known)
+    };
+    clusters.iter().map(entry).collect()
+}
+
+fn as_recorded() -> Snapshot {
+    snapshot(&[("a", "ka", &[("orders", 4)]), ("b", "kb", &[("orders", 4)])])
+}
+
+fn records(target_partitions: i32) -> BTreeMap<LinkTopic, TopicRecord> {
+    [(topic("orders"), record("orders", 4, target_partitions))].into()
+}
+
+fn changed(
+    resolved: &Resolved,
+    records: &BTreeMap<LinkTopic, TopicRecord>,
+    targets: &BTreeMap<LinkTopic, TargetState>,
+    snapshot: &Snapshot,
+) -> Option<TopicRecord> {
+    let halted = halted(&desired(), resolved, records, snapshot);
+    let changed = changed_records(&desired(), resolved, records, &halted, targets, snapshot);
+    assert!(changed.len() <= 1);
+    changed.into_iter().next().map(|(_, record)| record)
+}
+
+fn verified(partitions: i32) -> BTreeMap<LinkTopic, TargetState> {
+    let state = TargetState {
+        partitions: Some(partitions),
+        ..TargetState::default()
+    };
+    [(topic("orders"), state)].into()
+}
+
+#[test]
+fn new_topics_are_noted_with_what_is_known_of_their_clusters() {
+    let mut all = resolved(&[]);
+    for name in ["orders", "loops"] {
+        let fresh = ResolvedTopic {
+            is_new: true,
+            ..resolved_topic(name, 4)
+        };
+        all.topics.insert(topic(name), fresh);
+    }
+    let loops = all.topics.get_mut(&topic("loops")).expect("there");
+    loops.problem = Some(kreplicator_model::resolve::TopicProblem::WouldLoop {
+        target: cluster("b"),
+    });
+    let noted = new_records(&desired(), &all, &as_recorded(), UnixMillis(1));
+    assert_eq!(noted, [(topic("orders"), record("orders", 4, 0))]);
+}
+
+#[test]
+fn what_was_verified_and_what_has_grown_is_noted() {
+    let all = resolved(&[("orders", 8)]);
+    assert_eq!(
+        changed(
+            &resolved(&[("orders", 4)]),
+            &records(4),
+            &verified(4),
+            &as_recorded()
+        ),
+        None
+    );
+    let after = changed(&all, &records(4), &verified(8), &as_recorded()).expect("differs");
+    assert_eq!((after.partitions, after.target_partitions), (8, 8));
+    assert_eq!(after.first_partitions, 4);
+    let mut broken = verified(0);
+    broken.get_mut(&topic("orders")).expect("there").problem = Some(TargetProblem {
+        message: "deleted".to_owned(),
+        stops: true,
+    });
+    let after = changed(
+        &resolved(&[("orders", 4)]),
+        &records(4),
+        &broken,
+        &as_recorded(),
+    );
+    assert_eq!(after, None, "forgets that the target was there");
+}
+
+#[test]
+fn c073_another_cluster_under_the_same_name_halts_until_somebody_decides() {
+    let all = resolved(&[("orders", 4)]);
+    for (side, now) in [
+        (
+            "source cluster a",
+            snapshot(&[("a", "other", &[("orders", 4)]), ("b", "kb", &[])]),
+        ),
+        (
+            "target cluster b",
+            snapshot(&[("a", "ka", &[("orders", 4)]), ("b", "other", &[])]),
+        ),
+    ] {
+        let halts = halted(&desired(), &all, &records(4), &now);
+        let cause = &halts[&topic("orders")];
+        assert!(cause.contains(side) && cause.contains("other"), "{cause}");
+        assert_eq!(
+            changed(&all, &records(4), &verified(4), &now),
+            None,
+            "accepted silently"
+        );
+        // Unsubscribing is the decision.
+        let after = changed(&resolved(&[]), &records(4), &BTreeMap::new(), &now);
+        let records = [(topic("orders"), after.expect("differs"))].into();
+        assert!(halted(&desired(), &all, &records, &now).is_empty());
+    }
+    assert!(halted(&desired(), &all, &records(4), &as_recorded()).is_empty());
+    // A cluster that cannot be reached has no id: no data means wait.
+    assert!(halted(&desired(), &all, &records(4), &Snapshot::new()).is_empty());
+}
+
+#[test]
+fn c002_a_topic_with_fewer_partitions_than_before_halts() {
+    let fewer = resolved(&[("orders", 2)]);
+    let now = snapshot(&[("a", "ka", &[("orders", 2)]), ("b", "kb", &[("orders", 4)])]);
+    assert!(halted(&desired(), &fewer, &records(4), &now).contains_key(&topic("orders")));
+    let after = changed(&resolved(&[]), &records(4), &BTreeMap::new(), &now).expect("differs");
+    let records = [(topic("orders"), after)].into();
+    assert!(halted(&desired(), &fewer, &records, &now).is_empty());
+}
+
+#[test]
+fn c068_a_deleted_target_is_forgotten_once_its_topic_is_unsubscribed() {
+    let gone = snapshot(&[("a", "ka", &[("orders", 4)]), ("b", "kb", &[])]);
+    let after = changed(&resolved(&[]), &records(4), &BTreeMap::new(), &gone).expect("differs");
+    assert_eq!(after.target_partitions, 0);
+    assert_eq!(after.target_cluster_id.as_deref(), Some("kb"));
+    // A target that is there, or was not looked at, is kept in mind.
+    for now in [as_recorded(), Snapshot::new()] {
+        assert_eq!(
+            changed(&resolved(&[]), &records(4), &BTreeMap::new(), &now),
+            None
+        );
+    }
+}
+
+#[test]
+fn a_cluster_that_is_not_the_declared_one_halts_its_links() {
+    let mut now = as_recorded();
+    now.get_mut(&cluster("a")).expect("there").refused = Some("cluster a is another".to_owned());
+    let halts = halted(&desired(), &resolved(&[("orders", 4)]), &records(4), &now);
+    assert_eq!(halts[&topic("orders")], "cluster a is another");
+}
