@@ -26,8 +26,9 @@ const REFUSED_PAUSE: Backoff = Backoff {
     min: Duration::from_secs(1),
     max: Duration::from_secs(30),
 };
-/// A call that was given up after less than this says nothing about the connection.
-const SUSPECT_AFTER: Duration = Duration::from_secs(1);
+/// A call that was given up after less than this says nothing about the connection. Sessions give
+/// their keep-alives a quarter of the time to live.
+const SUSPECT_AFTER: Duration = Duration::from_millis(400);
 /// Shortest time between two logins for the sake of refused calls.
 const LOGIN_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -171,10 +171,11 @@ impl Keeper {
         })
     }
 
-    /// Deadline of a call: while the fence is open it may not cost more than a beat.
+    /// Deadline of a call. While the fence is open there must be time for a second attempt, which may
+    /// go to another endpoint.
     fn patience(&self, fence: &Fence) -> Duration {
         if fence.is_open() {
-            self.beat().min(fence.remaining())
+            (self.config.ttl / 4).min(fence.remaining())
         } else {
             CALL_DEADLINE
         }

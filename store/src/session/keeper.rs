@@ -149,7 +149,7 @@ impl Keeper {
         sent + self.config.ttl.saturating_sub(self.config.fence_margin)
     }
 
-    /// Time between keep-alives, and the deadline of each call.
+    /// Time between keep-alives.
     pub(super) fn beat(&self) -> Duration {
         self.config.ttl / 3
     }
