@@ -6,3 +6,4 @@ mod continuity;
 mod scale;
 mod support;
 mod topics;
+mod wired;
