@@ -13,6 +13,7 @@ mod deadline;
 
 use std::{
     convert::Infallible,
+    fmt,
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -23,6 +24,7 @@ use std::{
 use http::{HeaderName, HeaderValue, Request, Response};
 use kreplicator_model::ids::ControllerId;
 use kreplicator_proto::status::Refusal;
+use metrics::{Counter, Unit, counter, describe_counter};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{
@@ -31,7 +33,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 use tower::{Layer, Service, ServiceExt};
-use tracing::{debug, warn};
+use tracing::{Instrument, debug, debug_span, warn};
 
 use self::body::{Cuttable, Lent};
 use crate::api::leadership::{Leadership, Standing};
@@ -47,8 +49,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const PING_EVERY: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What became of calls that were to be passed on.
+const FORWARDED: &str = "kreplicator_controller_forwarded_calls_total";
+
 /// What all forwarded requests share.
-#[derive(Debug)]
 struct Shared {
     leadership: Leadership,
     me: HeaderValue,
@@ -56,6 +60,17 @@ struct Shared {
     cut: CancellationToken,
     /// The connection to the leader, with its address.
     channel: Mutex<Option<(String, Channel)>>,
+    answered: Counter,
+    lost: Counter,
+    without_leader: Counter,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forward")
+            .field("me", &self.me)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Puts [`Forward`] in front of the services.
@@ -66,12 +81,20 @@ impl ForwardLayer {
     /// When `cut` fires, every response that is still being sent ends with UNAVAILABLE: so streams
     /// cannot hold up a shutdown.
     pub(crate) fn new(leadership: Leadership, me: &ControllerId, cut: CancellationToken) -> Self {
+        describe_counter!(
+            FORWARDED,
+            Unit::Count,
+            "Calls passed on to the leader, by outcome."
+        );
         let me = HeaderValue::from_str(me.as_str()).expect("ids hold only visible ASCII");
         Self(Arc::new(Shared {
             leadership,
             me,
             cut,
             channel: Mutex::new(None),
+            answered: counter!(FORWARDED, "outcome" => "answered"),
+            lost: counter!(FORWARDED, "outcome" => "lost"),
+            without_leader: counter!(FORWARDED, "outcome" => "without_leader"),
         }))
     }
 }
@@ -116,7 +139,8 @@ where
         let inner = std::mem::replace(&mut self.inner, waiting);
         let shared = Arc::clone(&self.shared);
         let limit = deadline::of(request.headers());
-        Box::pin(async move {
+        let span = debug_span!("rpc", method = request.uri().path());
+        let answer = async move {
             let cut = shared.cut.clone();
             let answer = shared.answer(request, inner);
             let response = match tokio::time::timeout(limit, answer).await {
@@ -127,7 +151,8 @@ where
                 ))),
             };
             Ok(response.map(|body| Body::new(Cuttable::new(body, cut))))
-        })
+        };
+        Box::pin(answer.instrument(span))
     }
 }
 
@@ -174,8 +199,12 @@ impl Shared {
                 fault = format!("{sender:?} took this controller for the leader");
             } else {
                 match self.send(&leader.address, request).await {
-                    Sent::Answered(response) => return Ok(response),
+                    Sent::Answered(response) => {
+                        self.answered.increment(1);
+                        return Ok(response);
+                    }
                     Sent::Lost(cause) => {
+                        self.lost.increment(1);
                         warn!(leader = leader.controller, cause, "forwarded call was lost");
                         return Ok(refuse(Refusal::Unavailable(format!(
                             "the leader {} at {} did not answer: {cause}; repeat the call, with the \
@@ -198,6 +227,7 @@ impl Shared {
                 .settled(RETRY_EVERY, Some(&leader.address))
                 .await;
         }
+        self.without_leader.increment(1);
         Ok(refuse(Refusal::Unavailable(format!(
             "{fault}; see that the controllers run and reach the metadata store, then repeat the call, \
              with the same request id"

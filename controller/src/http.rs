@@ -115,6 +115,3 @@ async fn readyz(State(parts): State<Arc<HttpParts>>) -> Response {
         Standing::Nobody => unready("no controller leads".to_owned()).into_response(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -13,11 +13,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    ApiParts, ClusterView,
-    leadership::Leadership,
-    loaded::{DesiredReader, Loaded},
-    picture::Picture,
-    repeat::Answers,
+    ApiParts, ClusterView, leadership::Leadership, loaded::DesiredReader, repeat::Answers,
     writer::Writer,
 };
 use crate::{fleet::FleetState, reports::View};
@@ -108,19 +104,6 @@ impl Core {
         for cluster in clusters {
             self.parts.discovery.poke(cluster);
         }
-    }
-}
-
-/// Everything that states are worked out from.
-pub(crate) fn picture<'a>(
-    loaded: &'a Loaded,
-    fleet: &'a FleetState,
-    reports: &'a View<'a>,
-) -> Picture<'a> {
-    Picture {
-        desired: &loaded.desired,
-        fleet,
-        reports,
     }
 }
 

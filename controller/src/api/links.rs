@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     clusters::count,
-    core::{Core, picture, refuse_faults},
+    core::{Core, refuse_faults},
     draft::Draft,
     loaded::Loaded,
     page::Page,
@@ -74,7 +74,7 @@ impl LinksService {
             .ok_or_else(|| unknown(&request.id))?;
         let fleet = self.0.fleet().await;
         let reports = self.0.reports();
-        Ok(info(link, picture(&loaded, &fleet, &reports)))
+        Ok(info(link, Picture::new(&fleet, &reports)))
     }
 
     async fn list(&self, request: v1::ListRequest) -> Result<v1::ListLinksResponse, Refusal> {
@@ -88,7 +88,7 @@ impl LinksService {
             .filter(|link| page.after().is_none_or(|after| link.id.as_str() > after));
         let (links, next_page_token) = page.fill(links, |link| link.id.to_string());
         let reports = self.0.reports();
-        let picture = picture(&loaded, &fleet, &reports);
+        let picture = Picture::new(&fleet, &reports);
         Ok(v1::ListLinksResponse {
             links: links.into_iter().map(|link| info(link, picture)).collect(),
             next_page_token,

@@ -4,6 +4,13 @@
 //! whole requests on to it, so no service knows about followers.
 //!
 //! - [`ports`]: what the API needs from the rest of the controller.
+//! - `server`: all services in one server, with its limits.
+//! - One file a service: `clusters`, `links`, `subscriptions` (with `subscribe`, `subscription_view`,
+//!   `subscription_watch`), `workers`, `status`, `apply`, `fleet`. `core` is what they share.
+//! - Writing: `loaded` (what was asked for, as read) → `draft` (a change of it, checked as a whole, in
+//!   steps) → `writer` (one at a time, under the leader's guard) with `repeat` (kept answers).
+//! - Showing: `picture` (the state of every task) → `health` (what it means); `page`, `diff`, `fields`.
+//! - `leadership`: who leads.
 
 mod apply;
 mod clusters;

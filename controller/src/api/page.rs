@@ -2,11 +2,15 @@
 //! deleted meanwhile: nothing is given twice and nothing that stays is left out.
 
 use kreplicator_proto::status::Refusal;
+use prost::Message;
 
 /// Page size when none is asked for.
 pub(crate) const SIZE_DEFAULT: usize = 100;
 /// Largest page.
 pub(crate) const SIZE_MAX: usize = 1_000;
+/// Most bytes of a page, as long as it holds anything: fits into the 4 MiB that gRPC clients take
+/// unless told otherwise (C110).
+const BYTES_MAX: usize = 3 << 20;
 /// Version of the tokens' form.
 const TOKEN_VERSION: &str = "1";
 
@@ -62,6 +66,28 @@ impl Page {
         };
         (page, token)
     }
+}
+
+/// Cuts a page that is too large to be sent in one answer; the token then leads to the rest.
+pub(crate) fn cut<T: Message>(
+    mut items: Vec<T>,
+    token: String,
+    key: impl Fn(&T) -> String,
+) -> (Vec<T>, String) {
+    let mut bytes = 0;
+    let fit = items
+        .iter()
+        .take_while(|item| {
+            bytes += item.encoded_len();
+            bytes <= BYTES_MAX
+        })
+        .count();
+    if fit == items.len() {
+        return (items, token);
+    }
+    items.truncate(fit.max(1));
+    let token = items.last().map_or(token, |last| write_token(&key(last)));
+    (items, token)
 }
 
 fn write_token(key: &str) -> String {

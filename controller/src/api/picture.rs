@@ -3,7 +3,6 @@
 use std::{borrow::Cow, iter::from_fn, time::Duration};
 
 use kreplicator_model::{
-    desired::Desired,
     ids::{LinkId, LinkTopic, OwnerEpoch, Partition, TaskId, WorkerId},
     resolve::ResolvedTopic,
 };
@@ -17,9 +16,8 @@ use crate::{
 /// Everything that states are worked out from. Pure: nothing is asked of anybody.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Picture<'a> {
-    pub(crate) desired: &'a Desired,
     pub(crate) fleet: &'a FleetState,
-    pub(crate) reports: &'a View<'a>,
+    reports: &'a View<'a>,
 }
 
 /// One task as it stands.
@@ -57,6 +55,10 @@ impl<'a> Task<'a> {
 type Standing<'a> = (TaskState, Cow<'a, str>, i64);
 
 impl<'a> Picture<'a> {
+    pub(crate) fn new(fleet: &'a FleetState, reports: &'a View<'a>) -> Self {
+        Self { fleet, reports }
+    }
+
     /// The tasks of a topic that is asked for.
     pub(crate) fn tasks_of(
         self,

@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     clusters::count,
-    core::{Core, picture},
+    core::Core,
     health::{Condition, Tally, overall},
     leadership::Standing,
     loaded::Loaded,
@@ -42,7 +42,7 @@ impl StatusService {
             Standing::Nobody => v1::Leader::default(),
         };
         let reports = core.reports();
-        let picture = picture(&loaded, &fleet, &reports);
+        let picture = Picture::new(&fleet, &reports);
         let conditions: Vec<(&LinkId, Condition)> = loaded
             .desired
             .links
@@ -90,10 +90,9 @@ impl StatusService {
             }
         };
         let after = page.after().and_then(read_key);
-        let loaded = self.0.desired.load().await?;
         let fleet = self.0.fleet().await;
         let reports = self.0.reports();
-        let picture = picture(&loaded, &fleet, &reports);
+        let picture = Picture::new(&fleet, &reports);
         let matches = |filter: &str, value: &str| filter.is_empty() || filter == value;
         let tasks = picture
             .tasks_after(after.as_ref())

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kreplicator_model::{
+    desired::Desired,
     ids::{LinkId, LinkTopic},
     resolve::ResolvedTopic,
     spec::Subscription,
@@ -37,6 +38,7 @@ pub(crate) fn topics_of<'a>(
 
 /// A subscription with how it stands, and at most `topics_max` of its topics.
 pub(crate) fn info<'a>(
+    desired: &'a Desired,
     picture: Picture<'a>,
     topics: &TopicsOf<'a>,
     id: &'a str,
@@ -48,18 +50,26 @@ pub(crate) fn info<'a>(
     v1::SubscriptionInfo {
         id: id.to_owned(),
         subscription: Some(v1::Subscription::from(subscription)),
-        status: Some(status(picture, topics, id, subscription, topics_max)),
+        status: Some(status(
+            desired,
+            picture,
+            topics,
+            id,
+            subscription,
+            topics_max,
+        )),
     }
 }
 
 fn status<'a>(
+    desired: &'a Desired,
     picture: Picture<'a>,
     topics: &[(&'a LinkTopic, &'a ResolvedTopic)],
     id: &'a str,
     subscription: &'a Subscription,
     topics_max: usize,
 ) -> v1::SubscriptionStatus {
-    let Some(link) = picture.desired.links.get(&subscription.link) else {
+    let Some(link) = desired.links.get(&subscription.link) else {
         return v1::SubscriptionStatus {
             health: v1::Health::Down.into(),
             cause: format!("link {} does not exist; declare it", subscription.link),

@@ -19,8 +19,9 @@ use tokio::{
 use tonic::Status;
 
 use super::{
-    core::{Core, picture},
+    core::Core,
     leadership::moved,
+    picture::Picture,
     subscription_view::{TOPICS_LISTED_MAX, info, topics_of},
 };
 
@@ -142,7 +143,7 @@ impl Watcher {
         let loaded = self.core.desired.load().await?;
         let fleet = Arc::clone(&self.core.parts.fleet.borrow());
         let reports = self.core.reports();
-        let picture = picture(&loaded, &fleet, &reports);
+        let picture = Picture::new(&fleet, &reports);
         let is_wanted = |link: &LinkId| self.link.as_ref().is_none_or(|wanted| wanted == link);
         let topics = topics_of(picture, is_wanted);
         let mut events = Vec::new();
@@ -151,7 +152,14 @@ impl Watcher {
             if !is_wanted(&place.0) {
                 continue;
             }
-            let info = info(picture, &topics, &place.1, subscription, TOPICS_LISTED_MAX);
+            let info = info(
+                &loaded.desired,
+                picture,
+                &topics,
+                &place.1,
+                subscription,
+                TOPICS_LISTED_MAX,
+            );
             let digest = digest(&info);
             if self.sent.get(place) != Some(&digest) {
                 events.push(Event::Updated(info));
@@ -195,3 +203,6 @@ fn digest(info: &v1::SubscriptionInfo) -> [u8; 32] {
     }
     Sha256::digest(info.encode_to_vec()).into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,10 +18,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
 use super::{
-    core::{Core, picture},
+    core::Core,
     draft::Draft,
     loaded::Loaded,
-    page::Page,
+    page::{Page, cut},
+    picture::Picture,
     repeat::Call,
     subscribe::{Sources, check, put_all, sources_of},
     subscription_view::{TOPICS_LISTED_MAX, info, topics_of},
@@ -151,9 +152,16 @@ impl SubscriptionsService {
             .ok_or_else(unknown)?;
         let fleet = self.0.fleet().await;
         let reports = self.0.reports();
-        let picture = picture(&loaded, &fleet, &reports);
+        let picture = Picture::new(&fleet, &reports);
         let topics = topics_of(picture, |link| *link == place.0);
-        Ok(info(picture, &topics, &place.1, subscription, usize::MAX))
+        Ok(info(
+            &loaded.desired,
+            picture,
+            &topics,
+            &place.1,
+            subscription,
+            usize::MAX,
+        ))
     }
 
     async fn list(
@@ -183,15 +191,29 @@ impl SubscriptionsService {
             page.fill(subscriptions, |((link, id), _)| format!("{link}/{id}"));
         let links: BTreeSet<&LinkId> = subscriptions.iter().map(|((link, _), _)| link).collect();
         let reports = self.0.reports();
-        let picture = picture(&loaded, &fleet, &reports);
+        let picture = Picture::new(&fleet, &reports);
         let topics = topics_of(picture, |link| links.contains(link));
+        let infos = subscriptions
+            .into_iter()
+            .map(|((_, id), subscription)| {
+                let desired = &loaded.desired;
+                info(
+                    desired,
+                    picture,
+                    &topics,
+                    id,
+                    subscription,
+                    TOPICS_LISTED_MAX,
+                )
+            })
+            .collect();
+        let place = |info: &v1::SubscriptionInfo| {
+            let link = info.subscription.as_ref().map_or("", |spec| &spec.link);
+            format!("{link}/{}", info.id)
+        };
+        let (subscriptions, next_page_token) = cut(infos, next_page_token, place);
         Ok(v1::ListSubscriptionsResponse {
-            subscriptions: subscriptions
-                .into_iter()
-                .map(|((_, id), subscription)| {
-                    info(picture, &topics, id, subscription, TOPICS_LISTED_MAX)
-                })
-                .collect(),
+            subscriptions,
             next_page_token,
         })
     }

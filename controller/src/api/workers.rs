@@ -13,15 +13,17 @@ use tonic::{Request, Response, Status};
 
 use super::{
     clusters::count,
-    core::{Core, picture},
+    core::Core,
     draft::Step,
     loaded::{Loaded, refusal},
     page::Page,
-    picture::Picture,
     repeat::Call,
     writer::Edit,
 };
-use crate::fleet::WorkerView;
+use crate::{
+    fleet::{FleetState, WorkerView},
+    reports::View,
+};
 
 /// Longest reason for a drain, in bytes.
 const REASON_BYTES_MAX: usize = 1_000;
@@ -33,7 +35,6 @@ pub(crate) struct WorkersService(pub(crate) Arc<Core>);
 impl WorkersService {
     async fn list(&self, request: v1::ListRequest) -> Result<v1::ListWorkersResponse, Refusal> {
         let page = Page::new(request.page_size, &request.page_token)?;
-        let loaded = self.0.desired.load().await?;
         let fleet = self.0.fleet().await;
         let workers = fleet
             .workers
@@ -41,14 +42,13 @@ impl WorkersService {
             .filter(|(id, _)| page.after().is_none_or(|after| id.as_str() > after));
         let (workers, next_page_token) = page.fill(workers, |(id, _)| id.to_string());
         let reports = self.0.reports();
-        let picture = picture(&loaded, &fleet, &reports);
-        let running = running_by_worker(picture);
+        let running = running_by_worker(&fleet, &reports);
         Ok(v1::ListWorkersResponse {
             workers: workers
                 .into_iter()
                 .map(|(id, worker)| {
                     let running = running.get(id).copied().unwrap_or_default();
-                    info(picture, id, worker, running)
+                    info(&reports, id, worker, running)
                 })
                 .collect(),
             next_page_token,
@@ -127,10 +127,13 @@ impl WorkersService {
 }
 
 /// Tasks that each worker says it runs.
-fn running_by_worker(picture: Picture<'_>) -> BTreeMap<&WorkerId, usize> {
+fn running_by_worker<'a>(
+    fleet: &'a FleetState,
+    reports: &View<'_>,
+) -> BTreeMap<&'a WorkerId, usize> {
     let mut running = BTreeMap::new();
-    for (task, assigned) in &picture.fleet.assigned {
-        let report = picture.reports.task(task, assigned);
+    for (task, assigned) in &fleet.assigned {
+        let report = reports.task(task, assigned);
         if report.is_some_and(|report| report.state() == v1::TaskState::Running) {
             *running.entry(&assigned.worker).or_default() += 1;
         }
@@ -138,13 +141,8 @@ fn running_by_worker(picture: Picture<'_>) -> BTreeMap<&WorkerId, usize> {
     running
 }
 
-fn info(
-    picture: Picture<'_>,
-    id: &WorkerId,
-    worker: &WorkerView,
-    running: usize,
-) -> v1::WorkerInfo {
-    let numbers = picture.reports.worker(id).unwrap_or_default();
+fn info(reports: &View<'_>, id: &WorkerId, worker: &WorkerView, running: usize) -> v1::WorkerInfo {
+    let numbers = reports.worker(id).unwrap_or_default();
     v1::WorkerInfo {
         id: id.to_string(),
         address: worker.address.clone(),

@@ -78,7 +78,8 @@ impl http_body::Body for Lent {
     }
 }
 
-/// A response body that ends with UNAVAILABLE when the token fires.
+/// A response body that ends with UNAVAILABLE when the token fires, and when what it comes from
+/// breaks: the caller gets a status, not a broken stream.
 pub(super) struct Cuttable {
     body: Body,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -106,22 +107,27 @@ impl http_body::Body for Cuttable {
         if self.ended {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
-            self.ended = frame.is_none();
-            return Poll::Ready(frame);
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Err(broken))) => {
+                self.ended = true;
+                return Poll::Ready(Some(last_word(format!(
+                    "the connection to the leader broke: {}; repeat the call, with the same request id",
+                    broken.message()
+                ))));
+            }
+            Poll::Ready(frame) => {
+                self.ended = frame.is_none();
+                return Poll::Ready(frame);
+            }
+            Poll::Pending => {}
         }
         if self.cut.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
         self.ended = true;
-        let status = Status::from(Refusal::Unavailable(
+        Poll::Ready(Some(last_word(
             "this controller is shutting down; repeat the call, another one answers".to_owned(),
-        ));
-        let mut trailers = http::HeaderMap::new();
-        Poll::Ready(Some(match status.add_header(&mut trailers) {
-            Ok(()) => Ok(Frame::trailers(trailers)),
-            Err(status) => Err(status),
-        }))
+        )))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -131,6 +137,14 @@ impl http_body::Body for Cuttable {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// The frame that ends a body with UNAVAILABLE.
+fn last_word(text: String) -> Result<Frame<Bytes>, Status> {
+    let status = Status::from(Refusal::Unavailable(text));
+    let mut trailers = http::HeaderMap::new();
+    status.add_header(&mut trailers)?;
+    Ok(Frame::trailers(trailers))
 }
 
 impl fmt::Debug for Cuttable {

@@ -5,10 +5,7 @@ use std::{
     fmt::{Display, Write},
 };
 
-use kreplicator_model::{
-    desired::Desired,
-    ids::{LinkId, TopicName},
-};
+use kreplicator_model::ids::{LinkId, TopicName};
 use kreplicator_proto::v1::{TaskState, WorkerState};
 
 use crate::{
@@ -32,15 +29,9 @@ const WORKER_STATES: [(WorkerState, &str); 3] = [
     (WorkerState::Lost, "lost"),
 ];
 
-/// Adds the fleet's series to `text`; only whether this process leads when there is no fleet.
+/// Adds the fleet's series to `text`; none while its state is not known here.
 pub(super) fn render(text: &mut String, fleet: Option<&FleetState>, reports: &View<'_>) {
     let mut page = Page(text);
-    let leads = u8::from(fleet.is_some());
-    page.family(
-        "kreplicator_controller_leader",
-        "Whether this controller leads.",
-    );
-    page.sample("kreplicator_controller_leader", &[], leads);
     let Some(fleet) = fleet.filter(|fleet| fleet.ready) else {
         return;
     };
@@ -92,12 +83,7 @@ fn clusters(page: &mut Page<'_>, fleet: &FleetState) {
 }
 
 fn tasks(page: &mut Page<'_>, fleet: &FleetState, reports: &View<'_>) {
-    let desired = Desired::default();
-    let picture = Picture {
-        desired: &desired,
-        fleet,
-        reports,
-    };
+    let picture = Picture::new(fleet, reports);
     let mut states: BTreeMap<LinkId, BTreeMap<i32, u64>> = BTreeMap::new();
     let mut lags: BTreeMap<(LinkId, TopicName), i64> = BTreeMap::new();
     for task in picture.tasks_after(None) {

@@ -305,3 +305,79 @@ async fn every_controller_describes_its_api() {
         Some(v1alpha::server_reflection_response::MessageResponse::FileDescriptorResponse(_))
     ));
 }
+
+/// Passes bytes on to `target` until it is told to swallow them, as a cut cable does.
+async fn cable(
+    target: std::net::SocketAddr,
+) -> (std::net::SocketAddr, tokio::sync::watch::Sender<bool>) {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::{TcpListener, TcpStream},
+    };
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let cut = tokio::sync::watch::Sender::new(false);
+    let is_cut = cut.subscribe();
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let far = TcpStream::connect(target)
+                .await
+                .expect("the leader listens");
+            let (near_read, near_write) = near.into_split();
+            let (far_read, far_write) = far.into_split();
+            for (mut from, mut to) in [(near_read, far_write), (far_read, near_write)] {
+                let is_cut = is_cut.clone();
+                tokio::spawn(async move {
+                    let mut buffer = vec![0; 16 << 10];
+                    while let Ok(read @ 1..) = from.read(&mut buffer).await {
+                        let bytes = buffer.get(..read).expect("what was read");
+                        if !*is_cut.borrow() && to.write_all(bytes).await.is_err() {
+                            return;
+                        }
+                    }
+                    // A cut cable closes nothing either.
+                    let _open = to;
+                    std::future::pending::<()>().await;
+                });
+            }
+        }
+    });
+    (address, cut)
+}
+
+#[tokio::test]
+async fn c110_a_leader_behind_a_cut_cable_is_noticed() {
+    let (rig, leader) = Rig::with_leader().await;
+    let (address, cut) = cable(leader.address).await;
+    let follower = rig.controller("c2").await;
+    follower.follow_address("c1", address);
+    let mut events = follower
+        .subscriptions()
+        .watch_subscriptions(v1::WatchRequest::default())
+        .await
+        .expect("a stream")
+        .into_inner();
+    let first = timeout(LIMIT, events.message())
+        .await
+        .expect("in time")
+        .expect("no error");
+    assert!(first.is_some());
+    cut.send_replace(true);
+    let began = Instant::now();
+    let mut clusters = follower.clusters();
+    let call = clusters.put_cluster(put_cluster("a"));
+    let (end, answer) = tokio::join!(timeout(LIMIT, events.message()), timeout(LIMIT, call));
+    let end = end.expect("the stream ends").expect_err("not in order");
+    assert_eq!(end.code(), Code::Unavailable, "{end:?}");
+    refused(
+        answer.expect("the call ends"),
+        Code::Unavailable,
+        &["c1", "same request id"],
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
+}

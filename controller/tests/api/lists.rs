@@ -6,7 +6,7 @@ use kreplicator_proto::v1;
 use tonic::Code;
 
 use crate::rig::{
-    Rig, exact, link, put_cluster, put_link, reference, refused, running_fleet, subscribe,
+    Rig, exact, link, pattern, put_cluster, put_link, reference, refused, running_fleet, subscribe,
 };
 
 /// Every subscription's id, in pages of `size`.
@@ -102,6 +102,41 @@ async fn c110_five_thousand_subscriptions_are_listed_in_pages() {
         .expect("a page")
         .into_inner();
     assert_eq!(next.subscriptions[0].id, "topic-00011");
+}
+
+#[tokio::test]
+async fn c110_pages_fit_into_what_clients_take() {
+    let (rig, leader) = Rig::with_leader().await;
+    leader.declare_link().await;
+    let patterns: Vec<String> = (0..120).map(|n| format!("t{n:03}.*")).collect();
+    let mut subscriptions = leader.subscriptions();
+    let request = subscribe(
+        patterns
+            .iter()
+            .map(|include| pattern("a-b", include))
+            .collect(),
+    );
+    subscriptions.subscribe(request).await.expect("accepted");
+    // 100 topics with the longest names for each of them: 6 MB in all.
+    let mut fleet = running_fleet(&[]);
+    for include in &patterns {
+        for n in 0..100 {
+            let name = format!("{}{n:0>245}", include.trim_end_matches(".*"));
+            let mut one = running_fleet(&[&name]).resolved.topics;
+            for resolved in one.values_mut() {
+                resolved.subscription = format!("/{include}/");
+            }
+            fleet.resolved.topics.extend(one);
+        }
+    }
+    leader.fleet.send_replace(Arc::new(fleet));
+    let ids = walk(&mut subscriptions, "", 1_000).await;
+    let expected: Vec<String> = patterns
+        .iter()
+        .map(|include| format!("a-b//{include}/"))
+        .collect();
+    assert_eq!(ids, expected);
+    assert!(rig.discovery.looks() > 0);
 }
 
 #[tokio::test]

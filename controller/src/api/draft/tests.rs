@@ -116,7 +116,10 @@ fn steps_keep_to_the_limits_of_a_transaction() {
     let steps = draft.into_steps();
     let sizes: Vec<usize> = steps.iter().map(|step| step.ops.len()).collect();
     assert_eq!(sizes, [3, 3, 3, 1], "160 kB each");
-    assert!(3 * 160_000 < kreplicator_store::api::TXN_BYTES_MAX);
+    for step in &steps {
+        let bytes: usize = step.ops.iter().map(size_of_op).sum();
+        assert!(bytes <= STEP_BYTES_MAX, "{bytes}");
+    }
 }
 
 #[test]

@@ -31,11 +31,7 @@ fn link_with(desired: &Desired, fleet: &FleetState, tasks: Vec<TaskReport>) -> C
 
 fn link_after(desired: &Desired, fleet: &FleetState, reports: &Reports) -> Condition {
     let view = reports.view(Instant::now());
-    let picture = Picture {
-        desired,
-        fleet,
-        reports: &view,
-    };
+    let picture = Picture::new(fleet, &view);
     picture.link(&desired.links[&LinkId::new("a-b").expect("legal")])
 }
 
@@ -239,11 +235,7 @@ async fn a_subscription_tells_of_its_own_topics_only() {
     ];
     report(&reports, &fleet, all);
     let view = reports.view(Instant::now());
-    let picture = Picture {
-        desired: &desired,
-        fleet: &fleet,
-        reports: &view,
-    };
+    let picture = Picture::new(&fleet, &view);
     let link = &desired.links[&LinkId::new("a-b").expect("legal")];
     let stands = |id: &'static str, paused| {
         let selector = Selector::Topic(link_topic(id).topic);
@@ -260,8 +252,6 @@ async fn a_subscription_tells_of_its_own_topics_only() {
             selector: &selector,
             paused,
         };
-        // Only what outlives this call may go in.
-        let picture: Picture<'_> = picture;
         told(&picture.subscription(asked, &topics))
     };
     assert_eq!(stands("t", false), "Ok");
@@ -304,7 +294,6 @@ fn c113_the_whole_is_as_bad_as_its_parts() {
 
 #[tokio::test]
 async fn every_task_is_listed_once_in_order_leftovers_too() {
-    let desired = desired(&["b", "d"]);
     let mut fleet = fleet(&["a", "b", "c", "d"]);
     // Nobody asks for these any more, but they are assigned still.
     for topic in ["a", "c"] {
@@ -318,11 +307,7 @@ async fn every_task_is_listed_once_in_order_leftovers_too() {
         .partitions = 1;
     let reports = Reports::new(Limits::default());
     let view = reports.view(Instant::now());
-    let picture = Picture {
-        desired: &desired,
-        fleet: &fleet,
-        reports: &view,
-    };
+    let picture = Picture::new(&fleet, &view);
     let names = |after: Option<&str>| -> Vec<String> {
         let after = after.map(|topic| task(topic, 0));
         picture
