@@ -508,7 +508,7 @@ fn run(size: Size, codes: &[u32]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3_000))]
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn c037_c039_no_task_ever_runs_in_two_workers(

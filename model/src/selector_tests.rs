@@ -123,7 +123,9 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_compiler_panic(text: String) {
-        let _ = Matcher::compile(&pattern(&text, &[&text]));
+    fn a_fault_names_the_pattern_whatever_its_text(text: String) {
+        if let Err(fault) = Matcher::compile(&pattern(".*", &[&text])) {
+            prop_assert_eq!(fault.pattern, text);
+        }
     }
 }

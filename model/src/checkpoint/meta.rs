@@ -211,8 +211,10 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_reader_panic(text: String) {
-            let _ = CheckpointMeta::parse(&text);
+        fn no_text_is_read_as_something_that_cannot_be_written(text in "k1( [etwx]=[a-z0-9 =]{0,4}){0,4}|.*") {
+            if let Ok(Some(meta)) = CheckpointMeta::parse(&text) {
+                prop_assert_eq!(CheckpointMeta::parse(&meta.to_string()), Ok(Some(meta)));
+            }
         }
     }
 }

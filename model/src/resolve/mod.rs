@@ -1,9 +1,33 @@
 //! Which topics run on which link, and where they start.
+//!
+//! Problem: subscriptions name topics and patterns; sources hold topics that come, go and grow; some
+//! topics are copies of others. Out of these the topics that shall run are worked out anew each time,
+//! with what was learned about a topic when it first ran, so that the answer does not drift.
+//!
+//! Shape: `select` finds the subscription of each topic, `origins` tells where its data came from and
+//! whether it would go back there, `claims` gives each target topic to one writer.
+//!
+//! # Rules
+//! - An exact subscription goes before patterns, among patterns the first by id.
+//! - What is recorded of a topic stays as it was: its target name, start and first partitions do not
+//!   follow later changes of the link. Running topics are not renamed under their readers; a topic that
+//!   shall have another name is copied anew by another link.
+//! - A topic that appears after the first discovery pass of its subscription is read from offset 0,
+//!   whatever the start policy (C006). So is one that an exact subscription has waited for.
+//! - Without news of a source, its recorded topics stay as they were.
+//! - Data is not copied to a cluster that it came from (C074). Origins are recorded, never guessed from
+//!   names.
+//! - A target topic is written by one topic of one link.
+
+mod claims;
+mod origins;
+mod select;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::{origins::Origins, select::Candidate};
 use crate::{
-    desired::Desired,
+    desired::{Desired, Identities},
     ids::{ClusterId, LinkId, LinkTopic, NameError, TopicName, UnixMillis},
     spec::StartPolicy,
 };
@@ -125,6 +149,72 @@ pub fn resolve(
     records: &BTreeMap<LinkTopic, TopicRecord>,
     baseline: &BTreeSet<(LinkId, String)>,
 ) -> Resolved {
-    let _ = (desired, inventory, records, baseline);
-    todo!()
+    let identities = Identities::of(&desired.clusters);
+    let selected = select::select(desired, inventory, records);
+    let mut origins = Origins::new(desired, &identities, records, &selected.candidates);
+    let mut topics = BTreeMap::new();
+    for (id, candidate) in &selected.candidates {
+        let origin = origins.of(id);
+        // A copy on its way back is not what a pattern means. Once recorded it ran, so it is shown why
+        // it does not any more.
+        let is_meant = candidate.is_exact || candidate.record.is_some();
+        if !origin.would_loop || is_meant {
+            let mut topic = describe(id, candidate, baseline);
+            topic.problem = problem_of(candidate, origin.would_loop);
+            topic.origin_clusters = origin.chain;
+            topics.insert(id.clone(), topic);
+        }
+    }
+    claims::settle(desired, &identities, &mut topics);
+    Resolved {
+        topics,
+        missing: selected.missing,
+    }
 }
+
+/// A topic as it would run if nothing stood against it.
+fn describe(
+    id: &LinkTopic,
+    candidate: &Candidate<'_>,
+    baseline: &BTreeSet<(LinkId, String)>,
+) -> ResolvedTopic {
+    let found = candidate.source.map(|source| source.partitions);
+    let recorded = candidate.record.map(|record| record.partitions);
+    let partitions = found.or(recorded).unwrap_or(0);
+    let key = (id.link.clone(), candidate.subscription.to_owned());
+    let (start, first_partitions) = match candidate.record {
+        Some(record) => (record.start, record.first_partitions),
+        None if baseline.contains(&key) => (StartPolicy::Earliest, 0),
+        None => (candidate.start, partitions),
+    };
+    ResolvedTopic {
+        subscription: candidate.subscription.to_owned(),
+        // A name that is not allowed is never used: the topic has a problem.
+        target_topic: candidate
+            .target
+            .clone()
+            .unwrap_or_else(|_| id.topic.clone()),
+        partitions,
+        first_partitions,
+        start,
+        paused: candidate.is_paused,
+        problem: None,
+        origin_clusters: Vec::new(),
+        is_new: candidate.record.is_none(),
+    }
+}
+
+fn problem_of(candidate: &Candidate<'_>, would_loop: bool) -> Option<TopicProblem> {
+    if candidate.is_gone {
+        let cluster = candidate.link.source.clone();
+        return Some(TopicProblem::SourceGone { cluster });
+    }
+    if let Err(fault) = &candidate.target {
+        return Some(TopicProblem::BadTargetName(fault.clone()));
+    }
+    let target = candidate.link.target.clone();
+    would_loop.then_some(TopicProblem::WouldLoop { target })
+}
+
+#[cfg(test)]
+mod tests;
