@@ -4,6 +4,10 @@
 //! - [`config`]: what an operator may set.
 //! - [`membership`]: this worker among the others.
 //! - [`assignment`]: what shall run here.
+//! - [`records`]: the engine that copies record by record.
+//! - [`sink`]: where records go.
+//! - [`checkpoint`]: where checkpoints are kept between owners.
+//! - [`budget`]: memory for records.
 //! - [`supervisor`]: starts and stops tasks until what runs is what shall run.
 //! - [`gate`]: whether tasks may act now.
 //! - [`engine`]: the interface between the supervisor and the data path.
@@ -14,6 +18,8 @@
 //! - [`clock`]: wall-clock time.
 
 pub mod assignment;
+pub mod budget;
+pub mod checkpoint;
 pub mod clock;
 pub mod config;
 pub mod engine;
@@ -22,7 +28,9 @@ pub mod health;
 pub mod http;
 pub mod membership;
 pub mod metrics;
+pub mod records;
 pub mod report;
+pub mod sink;
 pub mod supervisor;
 pub mod tasks;
 pub mod wiring;

@@ -1,0 +1,268 @@
+//! Checkpoints as offset commits of the group `kreplicator.<link>`.
+//!
+//! The client is one of its own, not the reader's: a commit that waits for a coordinator would keep
+//! the library from opening partitions, and the group may live on the other cluster. Commits are
+//! carried out one after the other on a thread, and the outcome is waited for with our own deadline.
+//! The library tells one error for a whole commit; which partitions were written after all is found
+//! out by reading them back.
+
+mod client;
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use kreplicator_kafka::{
+    error::{Error as ClusterError, explain},
+    properties::ClientProperties,
+};
+use kreplicator_model::{
+    checkpoint::CheckpointMeta,
+    ids::{LinkId, Offset, TaskId, WorkerId},
+    spec::Cluster,
+};
+use rdkafka::{
+    TopicPartitionList, error::RDKafkaErrorCode as Code,
+    topic_partition_list::TopicPartitionListElem,
+};
+use tokio::time::{Instant, timeout_at};
+
+use self::client::GroupClient;
+use super::{CheckpointStore, Committed, Error, Loaded, Save, group_of};
+use crate::records::fence::OwnershipFence;
+
+/// Checkpoints in a consumer group of a Kafka cluster.
+#[derive(Debug)]
+pub struct KafkaCheckpoints {
+    group: String,
+    worker: WorkerId,
+    client: GroupClient,
+    /// Highest offsets saved or found by this worker.
+    saved: Mutex<BTreeMap<TaskId, Offset>>,
+    /// Held while a commit is under way.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl KafkaCheckpoints {
+    /// Checkpoints of `link` on `cluster`. Blocks for some milliseconds, never for the network.
+    ///
+    /// # Errors
+    /// Settings that the client library refuses.
+    pub fn create(
+        link: &LinkId,
+        cluster: &Cluster,
+        properties: &ClientProperties,
+        worker: WorkerId,
+        fence: Arc<dyn OwnershipFence>,
+    ) -> Result<Self, ClusterError> {
+        let group = group_of(link);
+        Ok(Self {
+            client: GroupClient::create(&group, cluster, properties, fence)?,
+            group,
+            worker,
+            saved: Mutex::default(),
+            turn: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    /// Resolves when the client is gone after this value was dropped.
+    pub(crate) fn ended(&self) -> tokio::sync::watch::Receiver<bool> {
+        self.client.ended()
+    }
+
+    fn fault(&self, code: Code) -> Error {
+        match code {
+            Code::Fenced => Error::Fenced,
+            code if !is_answer(code) => Error::Unreachable {
+                group: self.group.clone(),
+                cause: self.client.unreachable(code),
+            },
+            Code::UnknownMemberId | Code::IllegalGeneration | Code::RebalanceInProgress => {
+                Error::Refused {
+                    group: self.group.clone(),
+                    cause:
+                        "the group has members; it belongs to KReplicator, so stop the consumers \
+                            that use it"
+                            .to_owned(),
+                }
+            }
+            other => Error::Refused {
+                group: self.group.clone(),
+                cause: explain(other),
+            },
+        }
+    }
+
+    fn read(
+        &self,
+        task: &TaskId,
+        element: &TopicPartitionListElem<'_>,
+    ) -> Result<Option<Committed>, Error> {
+        let rdkafka::Offset::Offset(offset) = element.offset() else {
+            return Ok(None);
+        };
+        // The library panics on metadata that is no text; another tool may have written any bytes.
+        let text = catch_unwind(AssertUnwindSafe(|| element.metadata().to_owned()));
+        let Ok(text) = text else {
+            return Err(Error::Refused {
+                group: self.group.clone(),
+                cause: format!("the commit of {task} holds metadata that is no text; reset it"),
+            });
+        };
+        let meta = CheckpointMeta::parse(&text).map_err(|fault| Error::Unreadable {
+            task: task.clone(),
+            group: self.group.clone(),
+            fault,
+        })?;
+        Ok(Some(Committed {
+            offset: Offset(offset),
+            meta,
+        }))
+    }
+
+    /// What has to be written, and the list for the library.
+    fn due(&self, saves: &[Save]) -> Result<(Vec<Save>, TopicPartitionList), Error> {
+        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let due: Vec<Save> = saves
+            .iter()
+            .filter(|save| {
+                saved
+                    .get(&save.task)
+                    .is_none_or(|before| *before <= save.offset)
+            })
+            .cloned()
+            .collect();
+        let mut list = TopicPartitionList::with_capacity(due.len());
+        for save in &due {
+            let meta = CheckpointMeta::new(save.epoch, self.worker.clone(), None).to_string();
+            let mut element = list.add_partition(save.task.topic.as_str(), save.task.partition.0);
+            element
+                .set_offset(rdkafka::Offset::Offset(save.offset.0))
+                .map_err(|_| self.fault(Code::InvalidArgument))?;
+            element.set_metadata(meta);
+        }
+        Ok((due, list))
+    }
+
+    fn note_saved(&self, due: &[Save], failures: &BTreeMap<TaskId, Error>) {
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        for save in due.iter().filter(|save| !failures.contains_key(&save.task)) {
+            saved.insert(save.task.clone(), save.offset);
+        }
+    }
+
+    /// Which of `due` were not written by a commit that ended with `code`.
+    async fn find_failures(
+        &self,
+        due: &[Save],
+        code: Code,
+        end: Instant,
+    ) -> Result<BTreeMap<TaskId, Error>, Error> {
+        let mut list = TopicPartitionList::with_capacity(due.len());
+        for save in due {
+            list.add_partition(save.task.topic.as_str(), save.task.partition.0);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        let found = self
+            .client
+            .committed(list, left)
+            .await
+            .map_err(|_| self.fault(code))?;
+        let failed = due.iter().filter(|save| {
+            let element = found.find_partition(save.task.topic.as_str(), save.task.partition.0);
+            let offset = element.map(|element| element.offset());
+            offset != Some(rdkafka::Offset::Offset(save.offset.0))
+        });
+        Ok(failed
+            .map(|save| (save.task.clone(), self.fault(code)))
+            .collect())
+    }
+}
+
+/// Whether the coordinator answered, and not the library in its place.
+fn is_answer(code: Code) -> bool {
+    !matches!(
+        code,
+        Code::OperationTimedOut
+            | Code::RequestTimedOut
+            | Code::TimedOutQueue
+            | Code::WaitingForCoordinator
+            | Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::BrokerDestroy
+            | Code::Resolve
+            | Code::CoordinatorNotAvailable
+            | Code::CoordinatorLoadInProgress
+            | Code::NotCoordinator
+    )
+}
+
+#[async_trait]
+impl CheckpointStore for KafkaCheckpoints {
+    async fn load(&self, tasks: &[TaskId], deadline: Duration) -> Result<Loaded, Error> {
+        let mut list = TopicPartitionList::with_capacity(tasks.len());
+        for task in tasks {
+            list.add_partition(task.topic.as_str(), task.partition.0);
+        }
+        let list = self
+            .client
+            .committed(list, deadline)
+            .await
+            .map_err(|code| self.fault(code))?;
+        let mut loaded = Loaded::new();
+        for task in tasks {
+            let element = list.find_partition(task.topic.as_str(), task.partition.0);
+            let answer = match element {
+                None => Err(self.fault(Code::OperationTimedOut)),
+                Some(element) => match element.error() {
+                    Ok(()) => self.read(task, &element),
+                    Err(fault) => Err(self.fault(fault.rdkafka_error_code().unwrap_or(Code::Fail))),
+                },
+            };
+            if let Ok(Some(committed)) = &answer {
+                // An operator's reset may lie below what this worker saved before: it holds.
+                self.saved
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(task.clone(), committed.offset);
+            }
+            loaded.insert(task.clone(), answer);
+        }
+        Ok(loaded)
+    }
+
+    async fn save(
+        &self,
+        saves: &[Save],
+        deadline: Duration,
+    ) -> Result<BTreeMap<TaskId, Error>, Error> {
+        let end = Instant::now() + deadline;
+        let Ok(_turn) = timeout_at(end, self.turn.lock()).await else {
+            return Err(self.fault(Code::OperationTimedOut));
+        };
+        let (due, list) = self.due(saves)?;
+        if due.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let failures = match self.client.commit(list, end).await {
+            Ok(()) => BTreeMap::new(),
+            Err(code) if due.len() > 1 && is_answer(code) => {
+                self.find_failures(&due, code, end).await?
+            }
+            Err(code) => return Err(self.fault(code)),
+        };
+        self.note_saved(&due, &failures);
+        Ok(failures)
+    }
+
+    fn forget(&self, task: &TaskId) {
+        self.saved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(task);
+    }
+}

@@ -1,0 +1,572 @@
+//! Carries the tasks of one link through their lives: the only place that acts on them.
+//!
+//! What happens next to a task is decided by `model::task`; the driver carries the actions out and
+//! feeds back what became of them. Anything that waits runs as a job beside it, for all tasks of the
+//! link together: finding starts ([`starts`]), looking at offsets ([`looks`]), saving checkpoints
+//! ([`saves`]), making clients. At most one job of a kind is under way.
+
+mod clients;
+mod entry;
+mod looks;
+mod saves;
+mod starts;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use kreplicator_kafka::secrets::SecretSource;
+use kreplicator_model::{
+    ids::UnixMillis,
+    task::{Action, FaultKind, Input, Machine, State as TaskState},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use self::{
+    clients::Clients,
+    entry::{Blocked, Entry, Stop, Unproven},
+};
+use super::{
+    config::RecordsConfig,
+    fault::Fault,
+    lane::{Lane, LaneEvent, LaneNumber, Shared},
+    metrics,
+    reader::{Ranges, Reader},
+};
+use crate::{
+    checkpoint,
+    engine::{LinkContext, State, Stopped},
+    sink::kafka::KafkaSink,
+};
+
+/// How often deadlines, retries and the fence are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What the engine asks of a driver.
+#[derive(Debug)]
+pub(super) enum Order {
+    Add(Arc<Lane>),
+    Stop {
+        lane: LaneNumber,
+        deadline: Duration,
+        reply: oneshot::Sender<Stopped>,
+    },
+    /// Drop the clients and end.
+    Release {
+        deadline: Duration,
+        reply: oneshot::Sender<()>,
+    },
+}
+
+/// What a job found.
+enum Done {
+    Clients(Result<Clients, Fault>),
+    Reader(Result<Reader, Fault>),
+    Starts(Vec<(LaneNumber, Result<starts::Found, Fault>)>),
+    Look(Result<Ranges, Fault>),
+    Saves(saves::Saved),
+    Killed(LaneNumber, u64),
+}
+
+/// The driver of one link.
+pub(super) struct Driver {
+    config: RecordsConfig,
+    context: Arc<LinkContext>,
+    secrets: Arc<dyn SecretSource>,
+    sink: Arc<KafkaSink>,
+    shared: Shared,
+    entries: BTreeMap<LaneNumber, Entry>,
+    clients: Option<Clients>,
+    jobs: JoinSet<Done>,
+    /// Clients are being made.
+    making_clients: bool,
+    rebuilding: bool,
+    rebuilds: u32,
+    reader_made_at: Instant,
+    /// Tasks that wait for the next job that finds starts.
+    to_start: BTreeSet<LaneNumber>,
+    finding_starts: bool,
+    looks: looks::Schedule,
+    saves: saves::Schedule,
+    openings: u64,
+    base: Instant,
+}
+
+impl Driver {
+    pub(super) fn new(
+        config: RecordsConfig,
+        context: Arc<LinkContext>,
+        secrets: Arc<dyn SecretSource>,
+        sink: Arc<KafkaSink>,
+        shared: Shared,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            looks: looks::Schedule::new(now),
+            saves: saves::Schedule::new(now),
+            config,
+            context,
+            secrets,
+            sink,
+            shared,
+            entries: BTreeMap::new(),
+            clients: None,
+            jobs: JoinSet::new(),
+            making_clients: false,
+            rebuilding: false,
+            rebuilds: 0,
+            reader_made_at: now,
+            to_start: BTreeSet::new(),
+            finding_starts: false,
+            openings: 0,
+            base: now,
+        }
+    }
+
+    /// Runs until it is released or cancelled.
+    pub(super) async fn run(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<Order>,
+        mut lane_events: mpsc::UnboundedReceiver<(LaneNumber, LaneEvent)>,
+        cancel: CancellationToken,
+    ) {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let alarm = self.alarm();
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return self.drop_everything().await,
+                order = orders.recv() => match order {
+                    None => return self.drop_everything().await,
+                    Some(Order::Release { deadline, reply }) => {
+                        self.release(deadline).await;
+                        // Whoever asked may have lost patience.
+                        reply.send(()).ok();
+                        return;
+                    }
+                    Some(Order::Add(lane)) => self.add(lane),
+                    Some(Order::Stop { lane, deadline, reply }) => self.stop(lane, deadline, reply),
+                },
+                Some((lane, event)) = lane_events.recv() => self.lane_event(lane, event),
+                Some(done) = self.jobs.join_next() => match done {
+                    Ok(done) => self.done(done),
+                    Err(failed) if failed.is_panic() => std::panic::resume_unwind(failed.into_panic()),
+                    Err(_) => {}
+                },
+                () = alarm => self.looks.soon(),
+                _ = tick.tick() => self.tick(),
+            }
+            self.begin_jobs();
+        }
+    }
+
+    /// Resolves when the reader has something to complain about.
+    fn alarm(&self) -> impl Future<Output = ()> + Send + 'static {
+        let news = self
+            .clients
+            .as_ref()
+            .map(|clients| Arc::clone(clients.reader.news()));
+        async move {
+            match news {
+                Some(news) => news.alarm.notified().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn add(&mut self, lane: Arc<Lane>) {
+        lane.attach(self.sink.as_ref());
+        let number = lane.number;
+        let entry = Entry::new(lane, Machine::new(self.config.machine()));
+        self.entries.insert(number, entry);
+        self.step(number, Input::Start);
+    }
+
+    fn stop(&mut self, lane: LaneNumber, deadline: Duration, reply: oneshot::Sender<Stopped>) {
+        let Some(entry) = self.entries.get_mut(&lane) else {
+            // Was stopped before; nothing of it is left.
+            reply.send(Stopped::Clean).ok();
+            return;
+        };
+        entry.stop = Some(Stop {
+            deadline: Instant::now() + deadline,
+            reply,
+        });
+        if entry.ended {
+            self.conclude(lane);
+        } else if !entry.machine.is_stopped() {
+            self.step(lane, Input::Stop);
+        }
+    }
+
+    fn lane_event(&mut self, lane: LaneNumber, event: LaneEvent) {
+        match event {
+            LaneEvent::Failed(fault) => self.fault(lane, fault),
+            LaneEvent::Fenced => self.fence_closed(),
+            LaneEvent::Settled => self.settled(lane),
+        }
+    }
+
+    /// Nothing of the task is outstanding any more.
+    fn settled(&mut self, lane: LaneNumber) {
+        let Some(entry) = self.entries.get_mut(&lane) else {
+            return;
+        };
+        match entry.machine.state() {
+            TaskState::Starting { .. } => {
+                self.to_start.insert(lane);
+            }
+            TaskState::Draining { .. } => self.step(lane, Input::Drained),
+            TaskState::Stopped { .. } if entry.blocked == Some(Blocked::Settling) => {
+                entry.blocked = None;
+                entry.queue.push_front(Action::CommitCheckpoint);
+                self.advance(lane);
+            }
+            TaskState::Idle
+            | TaskState::Running { .. }
+            | TaskState::Faulted { .. }
+            | TaskState::Stopped { .. } => {}
+        }
+    }
+
+    pub(super) fn fault(&mut self, lane: LaneNumber, fault: Fault) {
+        let Some(entry) = self.entries.get(&lane) else {
+            return;
+        };
+        let is_news = !matches!(
+            entry.machine.state(),
+            TaskState::Faulted { .. } | TaskState::Stopped { .. }
+        );
+        if !is_news {
+            return;
+        }
+        self.shared.metrics.fault(fault.kind);
+        let spec = &entry.lane.spec;
+        if fault.kind.retry() == FaultKind::Terminal {
+            warn!(task = %spec.id, epoch = %spec.epoch, cause = %fault, "task stopped for good");
+        } else if entry.complained_about.as_deref() == Some(fault.cause.as_str()) {
+            debug!(task = %spec.id, cause = %fault, "task faulted again");
+        } else {
+            warn!(task = %spec.id, epoch = %spec.epoch, cause = %fault, "task faulted; it is tried again");
+        }
+        let input = Input::Fault {
+            cause: fault.cause.clone(),
+            kind: fault.kind.retry(),
+            random: rand::random(),
+        };
+        if let Some(entry) = self.entries.get_mut(&lane) {
+            entry.complained_about = Some(fault.cause);
+            entry.unproven = Some(Unproven {
+                checkpoint: entry.lane.checkpoint(),
+            });
+        }
+        self.step(lane, input);
+    }
+
+    /// Tasks of this registration end here and now.
+    fn fence_closed(&mut self) {
+        let running: Vec<LaneNumber> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| !entry.ended && !entry.fenced)
+            .map(|(lane, _)| *lane)
+            .collect();
+        if running.is_empty() {
+            return;
+        }
+        let in_flight: u64 = running
+            .iter()
+            .map(|lane| self.entries[lane].lane.numbers().in_flight)
+            .sum();
+        warn!(
+            link = %self.context.link.id,
+            tasks = running.len(),
+            in_flight_records = in_flight,
+            "the lease may be over: nothing more is sent or saved"
+        );
+        for lane in running {
+            let Some(entry) = self.entries.get_mut(&lane) else {
+                continue;
+            };
+            entry.fenced = true;
+            let was_leaving = entry.machine.is_stopped();
+            // Neither a save nor others' records are waited for any more.
+            if entry.blocked != Some(Blocked::Killing) {
+                entry.blocked = None;
+            }
+            if was_leaving {
+                entry.queue.push_front(Action::Kill);
+                self.advance(lane);
+            } else {
+                self.step(lane, Input::FenceLost);
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        if !self.shared.fence.is_open() {
+            self.fence_closed();
+        }
+        let now = Instant::now();
+        let since_base = now.saturating_duration_since(self.base);
+        let lanes: Vec<LaneNumber> = self.entries.keys().copied().collect();
+        for lane in lanes {
+            let Some(entry) = self.entries.get_mut(&lane) else {
+                continue;
+            };
+            if entry.stop.as_ref().is_some_and(|stop| now >= stop.deadline) {
+                if !entry.machine.is_stopped() {
+                    self.step(lane, Input::DeadlinePassed);
+                } else if entry.blocked == Some(Blocked::Settling) {
+                    entry.blocked = None;
+                    entry.queue.push_front(Action::CommitCheckpoint);
+                    entry.queue.push_front(Action::Kill);
+                    self.advance(lane);
+                }
+            } else if entry.machine.next_tick().is_some_and(|at| since_base >= at) {
+                self.step(lane, Input::Tick);
+            } else if entry
+                .unproven
+                .is_some_and(|fault| entry.lane.checkpoint() > fault.checkpoint)
+            {
+                self.proven(lane);
+            }
+        }
+        self.show_troubles();
+        self.count_memory();
+    }
+
+    fn count_memory(&self) {
+        let (used, _) = metrics::budget();
+        #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+        used.set(self.shared.budget.used_bytes() as f64);
+    }
+
+    /// Feeds the machine of a task and carries out what it wants.
+    fn step(&mut self, lane: LaneNumber, input: Input) {
+        let now = self.base.elapsed();
+        let Some(entry) = self.entries.get_mut(&lane) else {
+            return;
+        };
+        let mut actions = Vec::new();
+        entry.machine.step(now, input, &mut actions);
+        entry.queue.extend(actions);
+        self.show(lane);
+        self.advance(lane);
+    }
+
+    /// The task got further than its last fault.
+    fn proven(&mut self, lane: LaneNumber) {
+        if let Some(entry) = self.entries.get_mut(&lane)
+            && entry.is_reading()
+            && entry.unproven.take().is_some()
+        {
+            self.show(lane);
+        }
+    }
+
+    /// Carries out a task's actions, in order, until one has to be waited for.
+    fn advance(&mut self, lane: LaneNumber) {
+        loop {
+            let Some(entry) = self.entries.get_mut(&lane) else {
+                return;
+            };
+            if entry.blocked.is_some() {
+                return;
+            }
+            let Some(action) = entry.queue.pop_front() else {
+                break;
+            };
+            match action {
+                Action::OpenReader => self.open_reader(lane),
+                Action::PauseReader => {
+                    self.close_reader(lane);
+                    if self.entries[&lane].lane.watch_settled() {
+                        self.step(lane, Input::Drained);
+                        return;
+                    }
+                }
+                Action::CloseReader => self.close_reader(lane),
+                Action::CommitCheckpoint => self.save_one(lane),
+                Action::Kill => self.kill(lane),
+                Action::Release => self.finish(lane),
+            }
+        }
+        let Some(entry) = self.entries.get(&lane) else {
+            return;
+        };
+        if entry.machine.is_stopped() {
+            self.conclude(lane);
+        }
+    }
+
+    fn open_reader(&mut self, lane: LaneNumber) {
+        // What an earlier attempt left outstanding comes back first: it would be sent twice.
+        if self.entries[&lane].lane.watch_settled() {
+            self.to_start.insert(lane);
+        }
+    }
+
+    fn close_reader(&mut self, lane: LaneNumber) {
+        self.to_start.remove(&lane);
+        let Some(entry) = self.entries.get_mut(&lane) else {
+            return;
+        };
+        entry.look.forget();
+        match &self.clients {
+            Some(clients) => clients.reader.close(&entry.lane),
+            None => entry.lane.close(),
+        }
+    }
+
+    fn kill(&mut self, lane: LaneNumber) {
+        self.close_reader(lane);
+        let Some(entry) = self.entries.get_mut(&lane) else {
+            return;
+        };
+        let Some(outlet) = entry.lane.outlet() else {
+            return;
+        };
+        let grace = if entry.fenced {
+            Duration::ZERO
+        } else {
+            self.config.kill_grace
+        };
+        entry.blocked = Some(Blocked::Killing);
+        self.jobs
+            .spawn(async move { Done::Killed(lane, outlet.forget(grace).await) });
+    }
+
+    fn killed(&mut self, lane: LaneNumber, given_up: u64) {
+        let Some(entry) = self.entries.get_mut(&lane) else {
+            return;
+        };
+        entry.given_up += given_up;
+        entry.note_kill();
+        entry.blocked = None;
+        if given_up > 0 {
+            self.shared.metrics.given_up.increment(given_up);
+        }
+        self.advance(lane);
+    }
+
+    /// The task leaves; what is still outstanding is waited for until its stop's deadline.
+    fn finish(&mut self, lane: LaneNumber) {
+        let Some(entry) = self.entries.get_mut(&lane) else {
+            return;
+        };
+        let is_waiting_worthwhile = entry.stop.is_some() && !entry.was_killed() && !entry.fenced;
+        let is_busy = entry.finding_start || !entry.lane.watch_settled();
+        if is_waiting_worthwhile && is_busy {
+            entry.queue.push_front(Action::Release);
+            entry.blocked = Some(Blocked::Settling);
+        }
+    }
+
+    /// Everything is done that the machine wanted; tells whoever stopped the task.
+    fn conclude(&mut self, lane: LaneNumber) {
+        let Some(entry) = self.entries.get_mut(&lane) else {
+            return;
+        };
+        entry.ended = true;
+        self.show(lane);
+        let Some(entry) = self.entries.get_mut(&lane) else {
+            return;
+        };
+        let Some(stop) = entry.stop.take() else {
+            return;
+        };
+        let stopped = entry.result();
+        let task = entry.lane.spec.id.clone();
+        debug!(%task, epoch = %entry.lane.spec.epoch, ?stopped, "task stopped");
+        // The engine's own patience may have ended.
+        stop.reply.send(stopped).ok();
+        self.entries.remove(&lane);
+        self.saves.forget(lane);
+        if let Some(clients) = &self.clients {
+            checkpoint::CheckpointStore::forget(clients.checkpoints.as_ref(), &task);
+        }
+    }
+
+    /// Shows a task's state to whoever looks.
+    fn show(&self, lane: LaneNumber) {
+        let Some(entry) = self.entries.get(&lane) else {
+            return;
+        };
+        let board = &entry.lane.board;
+        let now = self.shared.clock.now();
+        match entry.machine.state() {
+            TaskState::Idle | TaskState::Starting { .. } | TaskState::Running { .. }
+                if entry.unproven.is_some() => {}
+            TaskState::Idle | TaskState::Starting { .. } => board.enter(State::Starting, now),
+            TaskState::Running { .. } => board.enter(State::Running, now),
+            TaskState::Faulted {
+                cause, retry_at, ..
+            } => {
+                let retry_at = retry_at.map(|at| {
+                    let wait = at.saturating_sub(self.base.elapsed());
+                    UnixMillis(now.0 + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2))
+                });
+                board.fault(cause, retry_at, now);
+            }
+            TaskState::Draining { .. } => board.enter(State::Stopping, now),
+            TaskState::Stopped { .. } if entry.ended => board.enter(State::Stopped, now),
+            TaskState::Stopped { .. } => board.enter(State::Stopping, now),
+        }
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Clients(made) => self.clients_made(made),
+            Done::Reader(made) => self.reader_rebuilt(made),
+            Done::Starts(found) => self.starts_found(found),
+            Done::Look(found) => self.looked(found),
+            Done::Saves(saved) => self.saved(saved),
+            Done::Killed(lane, given_up) => self.killed(lane, given_up),
+        }
+    }
+
+    fn begin_jobs(&mut self) {
+        self.begin_starts();
+        self.begin_look();
+        self.begin_saves();
+    }
+
+    /// Drops the clients in an orderly way.
+    async fn release(&mut self, deadline: Duration) {
+        if !self.entries.values().all(|entry| entry.ended) {
+            warn!(link = %self.context.link.id, "link released while tasks run; they are dropped");
+        }
+        let end = Instant::now() + deadline;
+        self.jobs.abort_all();
+        let Some(clients) = self.clients.take() else {
+            return;
+        };
+        for entry in self.entries.values() {
+            entry.lane.close();
+        }
+        clients.close(end).await;
+        info!(link = %self.context.link.id, "clients of the link released");
+    }
+
+    /// Drops everything as it stands: nothing more is sent or saved.
+    async fn drop_everything(&mut self) {
+        self.jobs.abort_all();
+        for entry in self.entries.values() {
+            entry.lane.close();
+            if let Some(outlet) = entry.lane.outlet() {
+                outlet.forget(Duration::ZERO).await;
+            }
+        }
+        self.clients = None;
+    }
+}

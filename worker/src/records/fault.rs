@@ -1,0 +1,109 @@
+//! Why a task cannot go on: a kind for metrics and decisions, a cause for people.
+
+use kreplicator_model::task::FaultKind;
+
+/// What sort of trouble it is; the label of the fault counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The target refuses a record, or it cannot be sent unchanged.
+    Refused,
+    /// The target cannot be written to.
+    Target,
+    /// The source cannot be read from.
+    Source,
+    /// Source offsets that were never copied are gone, and the link halts on gaps.
+    Gap,
+    /// The source ends before what was copied already.
+    Truncated,
+    /// The reader does not move though there is more to read.
+    Stalled,
+    /// A checkpoint cannot be read or saved.
+    Checkpoint,
+    /// Another owner has taken over.
+    Fenced,
+    /// Settings, secrets or files of the clusters.
+    Settings,
+    /// A record does not fit into the memory budget.
+    Memory,
+}
+
+impl Kind {
+    /// The label value.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Target => "target",
+            Self::Source => "source",
+            Self::Gap => "gap",
+            Self::Truncated => "truncated",
+            Self::Stalled => "stalled",
+            Self::Checkpoint => "checkpoint",
+            Self::Fenced => "fenced",
+            Self::Settings => "settings",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// Whether trying again may help: everything may heal but a lost ownership, since even settings
+    /// and topics are changed from outside while a task waits.
+    #[must_use]
+    pub fn retry(self) -> FaultKind {
+        match self {
+            Self::Fenced => FaultKind::Terminal,
+            Self::Refused
+            | Self::Target
+            | Self::Source
+            | Self::Gap
+            | Self::Truncated
+            | Self::Stalled
+            | Self::Checkpoint
+            | Self::Settings
+            | Self::Memory => FaultKind::Retryable,
+        }
+    }
+}
+
+/// A fault of one task.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct Fault {
+    /// What sort it is.
+    pub kind: Kind,
+    /// What happened to what, and the remedy.
+    pub cause: String,
+}
+
+impl Fault {
+    /// A fault with its text.
+    #[must_use]
+    pub fn new(kind: Kind, cause: impl Into<String>) -> Self {
+        Self {
+            kind,
+            cause: cause.into(),
+        }
+    }
+}
+
+/// A cluster's error as a fault of every task that needs the cluster.
+impl From<(Kind, &kreplicator_kafka::error::Error)> for Fault {
+    fn from((kind, error): (Kind, &kreplicator_kafka::error::Error)) -> Self {
+        use kreplicator_kafka::error::Error;
+        let kind = match error {
+            Error::Secret { .. } | Error::File { .. } | Error::Settings { .. } => Kind::Settings,
+            _ => kind,
+        };
+        Self::new(kind, error.full_text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lost_ownership_is_final() {
+        assert_eq!(Kind::Fenced.retry(), FaultKind::Terminal);
+        assert_eq!(Kind::Refused.retry(), FaultKind::Retryable);
+    }
+}

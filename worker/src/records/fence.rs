@@ -1,0 +1,18 @@
+//! Whether this worker may still act in its own name.
+
+use std::fmt::Debug;
+
+use crate::gate::Gate;
+
+/// Asked before every record and every save. Once closed it stays so until every task that ran under
+/// it has stopped: whoever opens it again sees to that ([`Gate`] does).
+pub trait OwnershipFence: Send + Sync + Debug {
+    /// Whether tasks may send and save now. Cheap, and right at once after a freeze.
+    fn is_open(&self) -> bool;
+}
+
+impl OwnershipFence for Gate {
+    fn is_open(&self) -> bool {
+        Gate::is_open(self)
+    }
+}

@@ -1,0 +1,254 @@
+//! What the offsets of a source partition say about its reader: pure decisions over one look.
+//!
+//! librdkafka tells that *some* partition's offset is out of range, not which one, and says nothing when
+//! a partition just stops moving (C102, C104). So each partition is looked at now and then: where its
+//! log starts and ends, where the reader is, and whether it moved since the look before.
+
+use std::time::Duration;
+
+use kreplicator_model::{ids::Offset, spec::GapPolicy};
+
+use super::fault::{Fault, Kind};
+
+/// One look at a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Look {
+    /// First offset that the source has.
+    pub(super) log_start: Offset,
+    /// Its last stable offset.
+    pub(super) log_end: Offset,
+    /// Next offset to be read. Not progress.
+    pub(super) position: Offset,
+    /// How long the position has not moved while the reader was free to go on.
+    pub(super) still_for: Duration,
+    /// Looks in a row, before this one, that saw the reader past the end.
+    pub(super) past_end_before: u32,
+    /// Times that the reader was reopened since the position moved.
+    pub(super) pokes: u32,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// All is well.
+    Fine,
+    /// The reader is past the end, which may be a new leader that has not caught up: look again.
+    PastEnd,
+    /// Offsets `[position, log_start)` are gone: go on at the log's start.
+    Skip,
+    /// Reopen the reader of this partition.
+    Poke,
+    /// Reopening did not help: replace the whole reader.
+    Rebuild,
+    /// Stop the task.
+    Fault(Fault),
+}
+
+/// Looks in a row that make "past the end" certain.
+const PAST_END_LOOKS: u32 = 2;
+/// Reopenings before the reader is replaced.
+const POKES_MAX: u32 = 2;
+
+/// What a look means.
+pub(super) fn judge(look: Look, policy: GapPolicy, stall_after: Duration) -> Verdict {
+    if look.position < look.log_start {
+        return match policy {
+            // A short grace: records that are deleted by now may lie in the reader's queue.
+            _ if look.still_for < stall_after / 2 => Verdict::Fine,
+            GapPolicy::ContinueAndReport => Verdict::Skip,
+            GapPolicy::Halt => Verdict::Fault(halted_by_gap(look.position, look.log_start)),
+        };
+    }
+    if look.position > look.log_end {
+        if look.past_end_before + 1 < PAST_END_LOOKS {
+            return Verdict::PastEnd;
+        }
+        return Verdict::Fault(truncated(look.position, look.log_end));
+    }
+    let is_stalled = look.position < look.log_end && look.still_for >= stall_after;
+    match (is_stalled, look.pokes < POKES_MAX) {
+        (false, _) => Verdict::Fine,
+        (true, true) => Verdict::Poke,
+        (true, false) => Verdict::Rebuild,
+    }
+}
+
+/// Where a task begins that has found its checkpoint.
+pub(super) fn check_start(
+    checkpoint: Offset,
+    log_start: Offset,
+    log_end: Offset,
+    policy: GapPolicy,
+) -> Result<Start, Fault> {
+    if checkpoint > log_end {
+        return Err(truncated(checkpoint, log_end));
+    }
+    if checkpoint >= log_start {
+        return Ok(Start {
+            at: checkpoint,
+            gap_records: 0,
+        });
+    }
+    match policy {
+        GapPolicy::ContinueAndReport => Ok(Start {
+            at: log_start,
+            gap_records: log_start.0.abs_diff(checkpoint.0),
+        }),
+        GapPolicy::Halt => Err(halted_by_gap(checkpoint, log_start)),
+    }
+}
+
+/// Where reading begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Start {
+    /// The first offset to read.
+    pub(super) at: Offset,
+    /// Offsets below it that were never copied and are gone.
+    pub(super) gap_records: u64,
+}
+
+fn halted_by_gap(from: Offset, to: Offset) -> Fault {
+    Fault::new(
+        Kind::Gap,
+        format!(
+            "source offsets [{from}, {to}) were deleted before they were copied and the link halts on \
+             gaps; set on_gap to continue_and_report, or reset the checkpoint to {to}"
+        ),
+    )
+}
+
+fn truncated(position: Offset, end: Offset) -> Fault {
+    Fault::new(
+        Kind::Truncated,
+        format!(
+            "the source partition ends at {end}, before offset {position} that was copied up to: the \
+             topic was truncated or made anew; check both topics, then reset the checkpoint"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(10);
+
+    fn look() -> Look {
+        Look {
+            log_start: Offset(0),
+            log_end: Offset(100),
+            position: Offset(40),
+            still_for: Duration::from_secs(1),
+            past_end_before: 0,
+            pokes: 0,
+        }
+    }
+
+    fn verdict(look: Look) -> Verdict {
+        judge(look, GapPolicy::ContinueAndReport, STALL)
+    }
+
+    #[test]
+    fn a_moving_reader_and_one_at_the_end_are_fine() {
+        assert_eq!(verdict(look()), Verdict::Fine);
+        let at_end = Look {
+            position: Offset(100),
+            still_for: Duration::from_secs(9_999),
+            ..look()
+        };
+        assert_eq!(verdict(at_end), Verdict::Fine);
+    }
+
+    #[test]
+    fn c001_a_reader_below_the_start_follows_the_gap_policy() {
+        let below = Look {
+            log_start: Offset(60),
+            still_for: STALL,
+            ..look()
+        };
+        assert_eq!(verdict(below), Verdict::Skip);
+        let Verdict::Fault(fault) = judge(below, GapPolicy::Halt, STALL) else {
+            panic!("halts");
+        };
+        assert_eq!(fault.kind, Kind::Gap);
+        assert!(fault.cause.contains("[40, 60)"), "{fault}");
+        let still_reading = Look {
+            still_for: Duration::from_secs(1),
+            ..below
+        };
+        assert_eq!(
+            verdict(still_reading),
+            Verdict::Fine,
+            "its queue may still hold them"
+        );
+    }
+
+    #[test]
+    fn c005_a_reader_past_the_end_is_reported_and_never_moved() {
+        let past = Look {
+            position: Offset(101),
+            ..look()
+        };
+        assert_eq!(
+            verdict(past),
+            Verdict::PastEnd,
+            "a new leader may be behind for a moment"
+        );
+        let again = Look {
+            past_end_before: 1,
+            ..past
+        };
+        let Verdict::Fault(fault) = verdict(again) else {
+            panic!("stops");
+        };
+        assert_eq!(fault.kind, Kind::Truncated);
+        assert!(fault.cause.contains("ends at 100"), "{fault}");
+    }
+
+    #[test]
+    fn c102_a_reader_that_stands_still_is_poked_and_then_replaced() {
+        let still = Look {
+            still_for: STALL,
+            ..look()
+        };
+        assert_eq!(verdict(still), Verdict::Poke);
+        assert_eq!(verdict(Look { pokes: 1, ..still }), Verdict::Poke);
+        assert_eq!(verdict(Look { pokes: 2, ..still }), Verdict::Rebuild);
+    }
+
+    #[test]
+    fn a_start_is_where_the_checkpoint_says_when_the_source_still_has_it() {
+        let start =
+            |checkpoint, policy| check_start(Offset(checkpoint), Offset(5), Offset(50), policy);
+        let report = GapPolicy::ContinueAndReport;
+        assert_eq!(
+            start(5, report),
+            Ok(Start {
+                at: Offset(5),
+                gap_records: 0
+            })
+        );
+        assert_eq!(
+            start(50, report),
+            Ok(Start {
+                at: Offset(50),
+                gap_records: 0
+            })
+        );
+        assert_eq!(
+            start(1, report),
+            Ok(Start {
+                at: Offset(5),
+                gap_records: 4
+            })
+        );
+        assert_eq!(
+            start(1, GapPolicy::Halt).map_err(|fault| fault.kind),
+            Err(Kind::Gap)
+        );
+        assert_eq!(
+            start(51, report).map_err(|fault| fault.kind),
+            Err(Kind::Truncated)
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! What the records engine counts. Labels are links and clusters, never topics or partitions.
+
+use kreplicator_model::ids::{ClusterId, LinkId};
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
+
+use super::fault::Kind;
+
+const RECORDS: &str = "kreplicator_worker_replicated_records_total";
+const BYTES: &str = "kreplicator_worker_replicated_bytes_total";
+const LATENCY: &str = "kreplicator_worker_replication_latency_seconds";
+const GAPS: &str = "kreplicator_worker_gap_records_total";
+const FAULTS: &str = "kreplicator_worker_task_faults_total";
+const GIVEN_UP: &str = "kreplicator_worker_given_up_in_flight_records_total";
+const POKES: &str = "kreplicator_worker_reader_pokes_total";
+const READERS: &str = "kreplicator_worker_reader_rebuilds_total";
+const PRODUCERS: &str = "kreplicator_worker_producer_rebuilds_total";
+const COMMIT_FAILURES: &str = "kreplicator_worker_checkpoint_failures_total";
+const BUDGET_USED: &str = "kreplicator_worker_memory_budget_used_bytes";
+const BUDGET: &str = "kreplicator_worker_memory_budget_bytes";
+
+/// Help texts and units, told to the recorder once at the start.
+pub fn describe() {
+    describe_counter!(RECORDS, Unit::Count, "records acknowledged by the target");
+    describe_counter!(
+        BYTES,
+        Unit::Bytes,
+        "bytes of keys, values and headers acknowledged by the target"
+    );
+    describe_histogram!(
+        LATENCY,
+        Unit::Seconds,
+        "from a record's timestamp to its acknowledgement, sampled at most 100 times a second a link"
+    );
+    describe_counter!(
+        GAPS,
+        Unit::Count,
+        "source offsets that were gone before they could be copied"
+    );
+    describe_counter!(FAULTS, Unit::Count, "faults of tasks, by kind");
+    describe_counter!(
+        GIVEN_UP,
+        Unit::Count,
+        "records given up while they were with the client: they may or may not have arrived"
+    );
+    describe_counter!(
+        POKES,
+        Unit::Count,
+        "partitions reopened because their reader did not move"
+    );
+    describe_counter!(READERS, Unit::Count, "readers replaced");
+    describe_counter!(PRODUCERS, Unit::Count, "producers replaced");
+    describe_counter!(
+        COMMIT_FAILURES,
+        Unit::Count,
+        "saves of checkpoints that failed"
+    );
+    describe_gauge!(
+        BUDGET_USED,
+        Unit::Bytes,
+        "memory held for records: reserved by readers and handed to sinks"
+    );
+    describe_gauge!(
+        BUDGET,
+        Unit::Bytes,
+        "most memory that may be held for records"
+    );
+}
+
+/// Handles of one link, so that no label is looked up for a record.
+#[derive(Clone)]
+pub(super) struct LinkMetrics {
+    link: LinkId,
+    pub(super) records: Counter,
+    pub(super) bytes: Counter,
+    pub(super) latency: Histogram,
+    pub(super) gap_records: Counter,
+    pub(super) given_up: Counter,
+    pub(super) pokes: Counter,
+    pub(super) reader_rebuilds: Counter,
+    pub(super) commit_failures: Counter,
+}
+
+impl LinkMetrics {
+    pub(super) fn new(link: &LinkId) -> Self {
+        let link = link.clone();
+        let label = link.to_string();
+        Self {
+            records: counter!(RECORDS, "link" => label.clone()),
+            bytes: counter!(BYTES, "link" => label.clone()),
+            latency: histogram!(LATENCY, "link" => label.clone()),
+            gap_records: counter!(GAPS, "link" => label.clone()),
+            given_up: counter!(GIVEN_UP, "link" => label.clone()),
+            pokes: counter!(POKES, "link" => label.clone()),
+            reader_rebuilds: counter!(READERS, "link" => label.clone()),
+            commit_failures: counter!(COMMIT_FAILURES, "link" => label),
+            link,
+        }
+    }
+
+    pub(super) fn fault(&self, kind: Kind) {
+        counter!(FAULTS, "link" => self.link.to_string(), "kind" => kind.label()).increment(1);
+    }
+}
+
+impl std::fmt::Debug for LinkMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkMetrics")
+            .field("link", &self.link)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn producer_rebuilt(cluster: &ClusterId) {
+    counter!(PRODUCERS, "target" => cluster.to_string()).increment(1);
+}
+
+/// Gauges of the byte budget.
+pub(super) fn budget() -> (Gauge, Gauge) {
+    (gauge!(BUDGET_USED), gauge!(BUDGET))
+}

@@ -1,0 +1,213 @@
+//! Questions about offsets, many partitions at a time. All of them block.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use kreplicator_kafka::error::explain;
+use kreplicator_model::ids::{Offset, TopicName};
+use rdkafka::{
+    TopicPartitionList,
+    consumer::{BaseConsumer, Consumer, ConsumerContext},
+    error::RDKafkaErrorCode as Code,
+};
+use tokio::time::Instant;
+
+use super::{
+    fault::{Fault, Kind},
+    reader::Ranges,
+};
+
+/// "Times" that mean the ends of a log; part of the protocol (ListOffsets).
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+/// Least time given to the partitions of one leader when they are asked for one leader at a time.
+const LEADER_TIME_MIN: Duration = Duration::from_millis(500);
+
+type Place = (TopicName, i32);
+type Answers = HashMap<Place, Result<i64, Code>>;
+
+/// Log starts and last stable offsets, in two requests to each leader.
+///
+/// # Errors
+/// When nobody answered at all. Partitions that could not be measured are missing or hold their fault.
+pub(super) fn ranges<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: &[Place],
+    deadline: Duration,
+) -> Result<Ranges, Code> {
+    let end = Instant::now() + deadline;
+    // The end first: an end that is older than the start never looks like a log that shrank.
+    let ends = ask(
+        consumer,
+        partitions.iter().map(|place| (place.clone(), LATEST)),
+        end,
+    )?;
+    let starts = ask(
+        consumer,
+        partitions.iter().map(|place| (place.clone(), EARLIEST)),
+        end,
+    )?;
+    let mut found = HashMap::with_capacity(partitions.len());
+    for place in partitions {
+        let (Some(start), Some(end)) = (starts.get(place), ends.get(place)) else {
+            continue;
+        };
+        let range = match (start, end) {
+            (Ok(start), Ok(end)) => Ok((Offset(*start), Offset((*end).max(*start)))),
+            (Err(code), _) | (_, Err(code)) => Err(unmeasured(place, *code)),
+        };
+        found.insert(place.clone(), range);
+    }
+    Ok(found)
+}
+
+/// First offsets at or after times; None: no such record yet.
+///
+/// # Errors
+/// When nobody answered at all.
+pub(super) fn at_times<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    times: &[(Place, i64)],
+    deadline: Duration,
+) -> Result<HashMap<Place, Result<Option<Offset>, Fault>>, Code> {
+    // Times before the epoch would be taken for the marks above.
+    let times = times
+        .iter()
+        .map(|(place, time)| (place.clone(), (*time).max(0)));
+    let answers = ask(consumer, times, Instant::now() + deadline)?;
+    let found = answers.into_iter().map(|(place, answer)| {
+        let answer = match answer {
+            Ok(offset) => Ok((offset >= 0).then_some(Offset(offset))),
+            Err(code) => Err(unmeasured(&place, code)),
+        };
+        (place, answer)
+    });
+    Ok(found.collect())
+}
+
+/// Asks for all at once. One leader that is silent makes the library give up the answers of all, so
+/// then each leader is asked by itself.
+fn ask<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    times: impl Iterator<Item = (Place, i64)>,
+    end: Instant,
+) -> Result<Answers, Code> {
+    let times: Vec<(Place, i64)> = times.collect();
+    let left = end.saturating_duration_since(Instant::now());
+    // Keep half for the second way.
+    match ask_once(consumer, &times, left / 2) {
+        Err(Code::OperationTimedOut) => {}
+        answer => return answer,
+    }
+    let mut by_leader: BTreeMap<i32, Vec<(Place, i64)>> = BTreeMap::new();
+    let left = end.saturating_duration_since(Instant::now());
+    let leaders = leaders(consumer, left)?;
+    for (place, time) in times {
+        if let Some(leader) = leaders.get(&(place.0.to_string(), place.1)) {
+            by_leader.entry(*leader).or_default().push((place, time));
+        }
+    }
+    if by_leader.len() < 2 {
+        return Err(Code::OperationTimedOut);
+    }
+    let mut answers = HashMap::new();
+    let mut groups_left = u32::try_from(by_leader.len()).unwrap_or(u32::MAX);
+    for group in by_leader.into_values() {
+        let left = end.saturating_duration_since(Instant::now());
+        let part = (left / groups_left).max(LEADER_TIME_MIN);
+        groups_left -= 1;
+        // Who does not answer has no answer.
+        if let Ok(found) = ask_once(consumer, &group, part) {
+            answers.extend(found);
+        }
+    }
+    if answers.is_empty() {
+        return Err(Code::OperationTimedOut);
+    }
+    Ok(answers)
+}
+
+fn ask_once<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    times: &[(Place, i64)],
+    deadline: Duration,
+) -> Result<Answers, Code> {
+    let mut list = TopicPartitionList::with_capacity(times.len());
+    for ((topic, partition), time) in times {
+        list.add_partition_offset(topic.as_str(), *partition, raw_time(*time))
+            .map_err(|fault| fault.rdkafka_error_code().unwrap_or(Code::InvalidArgument))?;
+    }
+    match consumer.offsets_for_times(list, deadline) {
+        Ok(list) => Ok(answers(&list)),
+        // No partition has a leader that is known: an answer of its own for each.
+        Err(fault) => match fault.rdkafka_error_code().unwrap_or(Code::Fail) {
+            code @ (Code::UnknownPartition | Code::UnknownTopicOrPartition) => Ok(times
+                .iter()
+                .map(|(place, _)| (place.clone(), Err(code)))
+                .collect()),
+            code => Err(code),
+        },
+    }
+}
+
+/// The library takes times in the field for offsets.
+fn raw_time(time: i64) -> rdkafka::Offset {
+    match time {
+        LATEST => rdkafka::Offset::End,
+        EARLIEST => rdkafka::Offset::Beginning,
+        time => rdkafka::Offset::Offset(time),
+    }
+}
+
+fn answers(list: &TopicPartitionList) -> Answers {
+    let mut found = HashMap::with_capacity(list.count());
+    for element in list.elements() {
+        let Ok(topic) = TopicName::new(element.topic()) else {
+            continue;
+        };
+        let answer = match element.error() {
+            Ok(()) => Ok(element.offset().to_raw().unwrap_or(LATEST)),
+            Err(fault) => Err(fault.rdkafka_error_code().unwrap_or(Code::Fail)),
+        };
+        found.insert((topic, element.partition()), answer);
+    }
+    found
+}
+
+fn leaders<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    deadline: Duration,
+) -> Result<HashMap<(String, i32), i32>, Code> {
+    let metadata = consumer
+        .fetch_metadata(None, deadline)
+        .map_err(|fault| fault.rdkafka_error_code().unwrap_or(Code::Fail))?;
+    let mut found = HashMap::new();
+    for topic in metadata.topics() {
+        for partition in topic.partitions() {
+            found.insert(
+                (topic.name().to_owned(), partition.id()),
+                partition.leader(),
+            );
+        }
+    }
+    Ok(found)
+}
+
+fn unmeasured((topic, partition): &Place, code: Code) -> Fault {
+    let cause = match code {
+        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition => format!(
+            "source topic {topic} has no partition {partition}: it was deleted or never made; \
+             unsubscribe it, or create it"
+        ),
+        Code::TopicAuthorizationFailed => format!(
+            "source topic {topic}: the user lacks the permissions READ and DESCRIBE; grant them"
+        ),
+        other => format!(
+            "offsets of source topic {topic} partition {partition} cannot be told: {}",
+            explain(other)
+        ),
+    };
+    Fault::new(Kind::Source, cause)
+}

@@ -1,0 +1,376 @@
+//! The reader's thread.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use kreplicator_model::ids::{Offset, UnixMillis};
+use rdkafka::{
+    TopicPartitionList,
+    consumer::{BaseConsumer, Consumer as _},
+    error::{KafkaError, RDKafkaErrorCode as Code},
+    message::{
+        BorrowedHeaders, BorrowedMessage, Message as _, OwnedHeaders, OwnedMessage, Timestamp,
+    },
+};
+use tokio::time::Instant;
+
+use super::{Command, News, client::Events};
+use crate::{
+    records::{
+        fault::{Fault, Kind},
+        headers::{self, KafkaHeaders},
+        lane::{Lane, LaneNumber, Taken},
+        positions::Evidence,
+    },
+    sink::{NoHeaders, Record},
+};
+
+/// Longest wait for a record; commands wait as long.
+const POLL_IDLE: Duration = Duration::from_millis(50);
+/// The same while records are held back: their lanes may be ready any moment.
+const POLL_HELD_BACK: Duration = Duration::from_millis(5);
+/// How often lanes that wait for memory of others are asked again.
+const SCAN_INTERVAL: Duration = Duration::from_millis(20);
+/// Records handed on before commands are looked at again.
+const BURST_RECORDS: usize = 1_000;
+
+/// The reader's thread: its consumer and the partitions that it has open.
+pub(super) struct Pump {
+    consumer: Arc<BaseConsumer<Events>>,
+    commands: mpsc::Receiver<Command>,
+    news: Arc<News>,
+    open: HashMap<String, HashMap<i32, Opening>>,
+    places: HashMap<LaneNumber, (String, i32)>,
+    /// Lanes whose records are held back.
+    held_back: BTreeMap<LaneNumber, ()>,
+    woken: Vec<LaneNumber>,
+    scanned_at: Instant,
+    /// Partitions that this consumer had open before.
+    known: HashSet<(String, i32)>,
+}
+
+/// An open partition.
+struct Opening {
+    lane: Arc<Lane>,
+    number: u64,
+    /// Fetched already and waiting for the lane; the partition is paused while there are any.
+    held_back: VecDeque<OwnedMessage>,
+    evidence: Evidence,
+}
+
+impl Pump {
+    pub(super) fn new(
+        consumer: Arc<BaseConsumer<Events>>,
+        commands: mpsc::Receiver<Command>,
+        news: Arc<News>,
+    ) -> Self {
+        Self {
+            consumer,
+            commands,
+            news,
+            open: HashMap::new(),
+            places: HashMap::new(),
+            held_back: BTreeMap::new(),
+            woken: Vec::new(),
+            scanned_at: Instant::now(),
+            known: HashSet::new(),
+        }
+    }
+
+    /// Runs until the reader is dropped.
+    pub(super) fn run(&mut self) {
+        while self.obey() {
+            self.try_held_back();
+            self.poll();
+        }
+    }
+
+    /// Carries out all commands that have come; false: the end.
+    fn obey(&mut self) -> bool {
+        let mut opens = Vec::new();
+        let mut is_running = true;
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Open { lane, at, opening }) => opens.push((lane, at, opening)),
+                Ok(Command::Close(lane)) => {
+                    opens.retain(|(open, _, _)| open.number != lane);
+                    self.close(lane);
+                }
+                Ok(Command::Wake(lane)) => self.woken.push(lane),
+                Err(mpsc::TryRecvError::Empty) => break,
+                Ok(Command::End) | Err(mpsc::TryRecvError::Disconnected) => {
+                    is_running = false;
+                    break;
+                }
+            }
+        }
+        if is_running && !opens.is_empty() {
+            self.open(opens);
+        }
+        is_running
+    }
+
+    /// Opens partitions, all in one call: each call costs the library a copy of everything assigned.
+    fn open(&mut self, opens: Vec<(Arc<Lane>, Offset, u64)>) {
+        let mut list = TopicPartitionList::with_capacity(opens.len());
+        for (lane, at, number) in opens {
+            // A partition that is open already is reopened elsewhere.
+            self.close(lane.number);
+            let place = (lane.spec.id.topic.to_string(), lane.spec.id.partition.0);
+            let added = list.add_partition_offset(&place.0, place.1, rdkafka::Offset::Offset(at.0));
+            if let Err(fault) = added {
+                lane.reader_failed(number, unopened(&fault));
+                continue;
+            }
+            let is_first = self.known.insert(place.clone());
+            let opening = Opening {
+                number,
+                held_back: VecDeque::new(),
+                evidence: Evidence::new(is_first),
+                lane: Arc::clone(&lane),
+            };
+            self.places.insert(lane.number, place.clone());
+            self.open
+                .entry(place.0)
+                .or_default()
+                .insert(place.1, opening);
+        }
+        if let Err(fault) = self.consumer.incremental_assign(&list) {
+            let fault = unopened(&fault);
+            for element in list.elements() {
+                let opening = self.opening(element.topic(), element.partition());
+                if let Some(opening) = opening {
+                    opening.lane.reader_failed(opening.number, fault.clone());
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, lane: LaneNumber) {
+        let Some((topic, partition)) = self.places.remove(&lane) else {
+            return;
+        };
+        if let Some(partitions) = self.open.get_mut(&topic) {
+            partitions.remove(&partition);
+            if partitions.is_empty() {
+                self.open.remove(&topic);
+            }
+        }
+        let list = one(&topic, partition);
+        if self.held_back.remove(&lane).is_some() {
+            // The library would remember the pause over the next opening.
+            self.complain_about(self.consumer.resume(&list));
+        }
+        self.complain_about(self.consumer.incremental_unassign(&list));
+    }
+
+    fn poll(&mut self) {
+        let consumer = Arc::clone(&self.consumer);
+        let mut wait = if self.held_back.is_empty() {
+            POLL_IDLE
+        } else {
+            POLL_HELD_BACK
+        };
+        for _ in 0..BURST_RECORDS {
+            let served_before = consumer.context().served();
+            let polled = consumer.poll(wait);
+            if let Some(next) = consumer.context().take_statistics() {
+                self.note_statistics(&next);
+            }
+            match polled {
+                Some(Ok(message)) => {
+                    consumer.context().recovered();
+                    self.hand_on(&message);
+                }
+                Some(Err(fault)) => self.consumer_error(&fault),
+                None => {
+                    let was_empty = !wait.is_zero() && consumer.context().served() == served_before;
+                    if was_empty {
+                        self.pass_over();
+                    }
+                    return;
+                }
+            }
+            wait = Duration::ZERO;
+        }
+    }
+
+    fn hand_on(&mut self, message: &BorrowedMessage<'_>) {
+        let (topic, partition) = (message.topic(), message.partition());
+        let Some(opening) = self
+            .open
+            .get_mut(topic)
+            .and_then(|partitions| partitions.get_mut(&partition))
+        else {
+            return;
+        };
+        if !opening.held_back.is_empty() {
+            opening.held_back.push_back(message.detach());
+            return;
+        }
+        let parts = Parts {
+            offset: message.offset(),
+            timestamp: message.timestamp(),
+            key: message.key(),
+            value: message.payload(),
+            headers: message.headers(),
+        };
+        match parts.hand_to(opening) {
+            Taken::Sent => opening.evidence.record(),
+            Taken::Dropped => {}
+            Taken::Full => {
+                opening.held_back.push_back(message.detach());
+                let lane = opening.lane.number;
+                self.held_back.insert(lane, ());
+                let paused = self.consumer.pause(&one(topic, partition));
+                self.complain_about(paused);
+            }
+        }
+    }
+
+    /// Hands on what was held back, where lanes are ready, and lets them read on.
+    fn try_held_back(&mut self) {
+        if self.held_back.is_empty() {
+            self.woken.clear();
+            return;
+        }
+        let lanes: Vec<LaneNumber> = if self.scanned_at.elapsed() >= SCAN_INTERVAL {
+            self.scanned_at = Instant::now();
+            self.woken.clear();
+            self.held_back.keys().copied().collect()
+        } else {
+            self.woken.drain(..).collect()
+        };
+        let mut resumed = TopicPartitionList::new();
+        for lane in lanes {
+            let Some((topic, partition)) = self.places.get(&lane).cloned() else {
+                continue;
+            };
+            let Some(opening) = self.opening_mut(&topic, partition) else {
+                continue;
+            };
+            if !opening.lane.is_ready() {
+                continue;
+            }
+            while let Some(message) = opening.held_back.front() {
+                if Parts::of(message).hand_to(opening) == Taken::Full {
+                    break;
+                }
+                opening.held_back.pop_front();
+            }
+            if opening.held_back.is_empty() {
+                opening.lane.went_on();
+                opening.evidence.resumed();
+                self.held_back.remove(&lane);
+                resumed.add_partition(&topic, partition);
+            }
+        }
+        if resumed.count() > 0 {
+            let result = self.consumer.resume(&resumed);
+            self.complain_about(result);
+        }
+    }
+
+    fn note_statistics(&mut self, next: &HashMap<(String, i32), Offset>) {
+        let mut key = (String::new(), 0);
+        for (topic, partitions) in &mut self.open {
+            key.0.clone_from(topic);
+            for (partition, opening) in partitions {
+                key.1 = *partition;
+                opening.evidence.statistics(next.get(&key).copied());
+            }
+        }
+    }
+
+    /// The queue is empty: whatever the fetcher has passed was handed on, or was nothing to copy.
+    fn pass_over(&self) {
+        for opening in self.open.values().flat_map(HashMap::values) {
+            if let Some(passed) = opening.evidence.passed() {
+                opening.lane.pass_over(opening.number, passed);
+            }
+        }
+    }
+
+    fn consumer_error(&self, fault: &KafkaError) {
+        let code = fault.rdkafka_error_code().unwrap_or(Code::Fail);
+        let is_fatal = matches!(fault, KafkaError::MessageConsumptionFatal(_));
+        // The reason came by the error callback already.
+        if is_fatal {
+            self.news.complain(code, "", true);
+        }
+    }
+
+    /// Calls that fail only when the library is at its end, which shows as a reader that stands still.
+    fn complain_about(&self, result: Result<(), KafkaError>) {
+        if let Err(fault) = result {
+            self.news.complain(Code::Fail, &fault.to_string(), false);
+        }
+    }
+
+    fn opening(&self, topic: &str, partition: i32) -> Option<&Opening> {
+        self.open.get(topic)?.get(&partition)
+    }
+
+    fn opening_mut(&mut self, topic: &str, partition: i32) -> Option<&mut Opening> {
+        self.open.get_mut(topic)?.get_mut(&partition)
+    }
+}
+
+fn one(topic: &str, partition: i32) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(1);
+    list.add_partition(topic, partition);
+    list
+}
+
+fn unopened(fault: &KafkaError) -> Fault {
+    Fault::new(
+        Kind::Source,
+        format!("the source partition cannot be opened: {fault}"),
+    )
+}
+
+/// A message of either kind, taken apart.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    offset: i64,
+    timestamp: Timestamp,
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    headers: Option<&'a BorrowedHeaders>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(message: &'a OwnedMessage) -> Self {
+        Self {
+            offset: message.offset(),
+            timestamp: message.timestamp(),
+            key: message.key(),
+            value: message.payload(),
+            headers: message.headers().map(OwnedHeaders::as_borrowed),
+        }
+    }
+
+    fn hand_to(self, opening: &Opening) -> Taken {
+        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len) as u64;
+        let payload_bytes = length(self.key) + length(self.value) + headers::size(self.headers);
+        let mut record = Record {
+            offset: Offset(self.offset),
+            timestamp: self.timestamp.to_millis().map(UnixMillis),
+            key: self.key,
+            value: self.value,
+            headers: &NoHeaders,
+            payload_bytes,
+        };
+        match self.headers {
+            None => opening.lane.take(opening.number, &record),
+            Some(headers) => {
+                let headers = KafkaHeaders(headers);
+                record.headers = &headers;
+                opening.lane.take(opening.number, &record)
+            }
+        }
+    }
+}

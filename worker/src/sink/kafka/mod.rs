@@ -1,0 +1,159 @@
+//! Records into a Kafka cluster, through one idempotent producer that all tasks of the cluster share.
+//!
+//! The library's producer cannot take back one task's records, and after some errors it refuses
+//! everything for good. So producers are disposable: a [`pool::Pool`] makes *generations* of them.
+//! When one breaks (C027) or a task that is stuck in it must be thrown out (C046), the next generation
+//! is made; tasks move over when nothing of theirs is outstanding, and the old one is purged and
+//! dropped on its own thread. What was in a broken one counts as not delivered: tasks go back to what
+//! was acknowledged (C028).
+
+mod generation;
+mod outlet;
+mod pool;
+mod refusal;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use kreplicator_kafka::{
+    error::Error as ClusterError, properties::client_properties, secrets::SecretSource,
+};
+use kreplicator_model::spec::Cluster;
+
+use self::{outlet::KafkaOutlet, pool::Pool};
+use super::{Outlet, Receipts, Sink};
+use crate::{
+    engine::TaskSpec,
+    records::fault::{Fault, Kind},
+};
+
+/// Settings of the producers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// How long records wait for others to share a batch with.
+    pub linger: Duration,
+    /// Largest batch sent, before compression; what a task may have outstanding is kept below its
+    /// topic's own limit besides.
+    pub batch_bytes: usize,
+    /// Largest record that is tried at all.
+    pub record_bytes_max: usize,
+    /// Least time between two producers of one cluster, doubled by each that breaks soon (C126).
+    pub rebuild_interval_min: Duration,
+    /// Most time between two producers of one cluster.
+    pub rebuild_interval_max: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            linger: Duration::from_millis(5),
+            batch_bytes: 1_000_000,
+            record_bytes_max: 128 << 20,
+            rebuild_interval_min: Duration::from_secs(1),
+            rebuild_interval_max: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A Kafka cluster as a sink.
+#[derive(Debug)]
+pub struct KafkaSink {
+    cluster: Cluster,
+    secrets: Arc<dyn SecretSource>,
+    pool: Arc<Pool>,
+}
+
+impl KafkaSink {
+    /// A sink for `cluster`; its first producer is made by [`Sink::prepare`].
+    #[must_use]
+    pub fn new(cluster: Cluster, secrets: Arc<dyn SecretSource>, settings: Settings) -> Self {
+        Self {
+            pool: Arc::new(Pool::new(cluster.id.clone(), settings)),
+            cluster,
+            secrets,
+        }
+    }
+
+    /// The cluster written to.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Lets go of the producers; waits at most `deadline` for their threads to end.
+    pub async fn close(&self, deadline: Duration) {
+        self.pool.retire_all();
+        self.pool.ended(deadline).await;
+    }
+}
+
+#[async_trait]
+impl Sink for KafkaSink {
+    fn open(&self, spec: &TaskSpec, receipts: Arc<dyn Receipts>) -> Arc<dyn Outlet> {
+        Arc::new(KafkaOutlet::new(spec, receipts, Arc::clone(&self.pool)))
+    }
+
+    async fn prepare(&self, deadline: Duration) -> Result<(), Fault> {
+        if self.pool.is_ready() {
+            return Ok(());
+        }
+        let cluster = self.cluster.clone();
+        let secrets = Arc::clone(&self.secrets);
+        let pool = Arc::clone(&self.pool);
+        // Reading secrets, making a producer and asking for the cluster's id block.
+        let made = tokio::task::spawn_blocking(move || {
+            let properties = client_properties(&cluster, secrets.as_ref())
+                .map_err(|error| Fault::from((Kind::Target, &error)))?;
+            pool.prepare(&properties)?;
+            match &cluster.expected_cluster_id {
+                Some(expected) => check_cluster_id(&cluster, expected, &pool, deadline),
+                None => Ok(()),
+            }
+        })
+        .await;
+        match made {
+            Ok(result) => result,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.pool.trouble()
+    }
+}
+
+impl Drop for KafkaSink {
+    fn drop(&mut self) {
+        self.pool.retire_all();
+    }
+}
+
+/// A cluster that was replaced under the same address gets nothing (C073).
+fn check_cluster_id(
+    cluster: &Cluster,
+    expected: &str,
+    pool: &Pool,
+    deadline: Duration,
+) -> Result<(), Fault> {
+    let fault = |error: &ClusterError| Err(Fault::from((Kind::Target, error)));
+    match pool.cluster_id(deadline) {
+        Some(found) if found == expected => Ok(()),
+        Some(found) => {
+            pool.retire_all();
+            fault(&ClusterError::WrongCluster {
+                cluster: cluster.id.clone(),
+                expected: expected.to_owned(),
+                found,
+            })
+        }
+        None => {
+            pool.retire_all();
+            fault(&ClusterError::Unreachable {
+                cluster: cluster.id.clone(),
+                cause: pool
+                    .trouble()
+                    .unwrap_or_else(|| "its id could not be asked for in time".to_owned()),
+            })
+        }
+    }
+}
