@@ -1,5 +1,5 @@
-//! The worker's metrics: names, help texts and units. What the data path counts is described by
-//! [`crate::records`]; gauges of running tasks are rendered at scrape time by [`crate::http`].
+//! The worker's metrics: names, help texts and units. What the data path counts is named in
+//! [`crate::records::metrics`]; gauges of running tasks are rendered at scrape time by [`crate::http`].
 
 use std::time::Duration;
 
@@ -38,8 +38,9 @@ pub fn with_buckets(builder: PrometheusBuilder) -> Result<PrometheusBuilder, Bui
         .set_buckets_for_metric(stops, &[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0])
 }
 
-/// Describes every metric of this module to the recorder.
+/// Describes every metric of the worker to the recorder.
 pub fn describe() {
+    crate::records::metrics::describe();
     ::metrics::describe_counter!(REGISTRATIONS, "Times this worker was registered");
     ::metrics::describe_counter!(
         OWNERSHIP_LOST,

@@ -16,9 +16,9 @@ mod contexts;
 mod shift;
 mod write;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use kreplicator_model::ids::{TaskId, WorkerId};
+use kreplicator_model::ids::{LinkId, TaskId, WorkerId};
 use kreplicator_store::{MetaStore, View, ViewOptions, backoff::Backoff, keys};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -31,9 +31,10 @@ use crate::{
 use contexts::Contexts;
 use shift::{End, Shift};
 
-/// A stop may overrun its limit by this much; after that the data path is beyond control and only the
-/// end of the process ends it (C046).
-const STOP_OVERRUN_MAX: Duration = Duration::from_secs(20);
+/// A stop may overrun its limit by this much, for throwing away what is left and for a last save that
+/// nobody answers; after that the data path is beyond control and only the end of the process ends it
+/// (C046).
+const STOP_OVERRUN_MAX: Duration = Duration::from_secs(60);
 /// Longest time that the engine may take to let go of everything at the end.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 /// The loop turns at least this often.
@@ -107,6 +108,8 @@ pub(crate) struct Supervisor {
     contexts: Contexts,
     clusters: View,
     links: View,
+    /// Links that may hold clients though none of their tasks runs, since when.
+    idle: BTreeMap<LinkId, Instant>,
 }
 
 impl Supervisor {
@@ -127,6 +130,7 @@ impl Supervisor {
             clusters: view(keys::CLUSTERS),
             links: view(keys::LINKS),
             contexts: Contexts::default(),
+            idle: BTreeMap::new(),
             parts,
         }
     }

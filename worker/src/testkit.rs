@@ -3,7 +3,7 @@
 //! Both watch over the rule that matters most, in every test that uses them: a task runs only while
 //! the store lists it.
 
-mod engine;
+pub(crate) mod engine;
 pub(crate) mod rig;
 mod store;
 

@@ -5,7 +5,8 @@
 
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use kreplicator_model::ids::{NameError, WorkerId};
+use kreplicator_kafka::secrets::SecretSource;
+use kreplicator_model::ids::WorkerId;
 use kreplicator_store::MetaStore;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
+    budget::Budget,
     clock::WallClock,
     config::{Config, Fault},
     engine::Engine,
@@ -25,6 +27,7 @@ use crate::{
     http,
     membership::{Identity, Membership},
     metrics,
+    records::{RecordsConfig, RecordsEngine},
     report::{self, MemoryUsed},
     supervisor::{self, Parts, Settings, Supervisor},
     tasks::Tasks,
@@ -41,9 +44,6 @@ pub enum Error {
     /// Settings that cannot be used.
     #[error("{}", faults(.0))]
     Config(Vec<Fault>),
-    /// The worker's name is none.
-    #[error(transparent)]
-    Name(#[from] NameError),
     /// The HTTP endpoint cannot be opened.
     #[error("cannot listen on {address}: {source}; change the worker's `listen`")]
     Listen {
@@ -111,6 +111,28 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// Starts a worker. Returns once its endpoint listens; it registers by itself.
+    ///
+    /// # Errors
+    /// [`Error`]; nothing runs then.
+    ///
+    /// # Panics
+    /// Outside a Tokio runtime.
+    pub async fn start(
+        config: Config,
+        store: Arc<dyn MetaStore>,
+        secrets: Arc<dyn SecretSource>,
+        prometheus: Option<PrometheusHandle>,
+    ) -> Result<Self, Error> {
+        let Ok(worker) = WorkerId::new(&config.id) else {
+            return Err(Error::Config(config.validate()));
+        };
+        Self::start_with(config, store, prometheus, |config, gate| {
+            records(config, worker, secrets, gate)
+        })
+        .await
+    }
+
     /// Starts a worker on the data path that `data_path` makes for the gate it is given: whatever it
     /// sends or saves, it asks the gate before.
     ///
@@ -126,11 +148,10 @@ impl Worker {
         data_path: impl FnOnce(&Config, Gate) -> DataPath,
     ) -> Result<Self, Error> {
         let wrong = config.validate();
-        if !wrong.is_empty() {
+        let (Ok(worker), true) = (WorkerId::new(&config.id), wrong.is_empty()) else {
             return Err(Error::Config(wrong));
-        }
+        };
         metrics::describe();
-        let worker = WorkerId::new(&config.id)?;
         let listen = |source| Error::Listen {
             address: config.listen,
             source,
@@ -311,6 +332,46 @@ impl Drop for Worker {
     }
 }
 
+/// Runs a worker until `shutdown` fires; then it leaves.
+///
+/// # Errors
+/// The worker cannot start, or cannot go on; in the latter case the process has to end at once.
+pub async fn run(
+    config: Config,
+    store: Arc<dyn MetaStore>,
+    secrets: Arc<dyn SecretSource>,
+    prometheus: Option<PrometheusHandle>,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
+    let worker = Worker::start(config, store, secrets, prometheus).await?;
+    run_until(worker, shutdown).await
+}
+
+/// The engine that copies record by record.
+fn records(
+    config: &Config,
+    worker: WorkerId,
+    secrets: Arc<dyn SecretSource>,
+    gate: Gate,
+) -> DataPath {
+    let kill = CancellationToken::new();
+    let budget = Budget::new(config.memory_budget_bytes);
+    let settings = RecordsConfig {
+        checkpoint_interval: config.checkpoint_interval,
+        recommit_interval: config.checkpoint_refresh_interval,
+        inspection_interval: config.inspection_interval,
+        retry_min: config.retry_min,
+        retry_max: config.retry_max,
+        ..RecordsConfig::new(worker)
+    };
+    let memory = Arc::clone(&budget);
+    DataPath {
+        engine: RecordsEngine::new(settings, secrets, Arc::new(gate), budget, kill.clone()),
+        memory_used: Arc::new(move || memory.used_bytes()),
+        kill,
+    }
+}
+
 /// Keeps a worker until `shutdown` fires; then it leaves.
 ///
 /// # Errors
@@ -333,3 +394,6 @@ async fn keep_up(prometheus: PrometheusHandle) {
 fn broken(error: &JoinError) -> Error {
     Error::Broken(error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

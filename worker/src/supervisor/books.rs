@@ -22,7 +22,7 @@ use std::{
 use kreplicator_model::ids::{LinkId, TaskId};
 use kreplicator_store::Revision;
 
-use super::contexts::{Contexts, needs_restart};
+use super::contexts::Contexts;
 use crate::{
     assignment::Chunk,
     engine::{LinkContext, TaskSpec},
@@ -287,7 +287,7 @@ fn stop_reason(
     let moved = now
         .contexts
         .get(&running.id.link)
-        .is_some_and(|wanted| needs_restart(context, wanted));
+        .is_some_and(|wanted| **wanted != *context);
     (respecified || moved).then_some(StopReason::Changed)
 }
 

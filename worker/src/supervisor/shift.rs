@@ -1,6 +1,8 @@
 //! The work under one registration.
 
 mod leave;
+mod release;
+mod tell;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,6 +32,7 @@ use crate::{
     tasks::Live,
 };
 use leave::Leaving;
+use tell::Pace;
 
 /// How a shift ended. Nothing runs any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,13 +45,6 @@ pub(super) enum End {
 
 /// One task's stop: how it ended, or that it did not.
 type Stop = (TaskId, StopReason, Instant, Result<Stopped, Duration>);
-
-/// When a chunk may be written next.
-#[derive(Debug, Clone, Copy)]
-struct Pace {
-    failures: u32,
-    not_before: Instant,
-}
 
 /// The work under one registration.
 #[derive(Debug)]
@@ -67,8 +63,6 @@ pub(super) struct Shift<'a> {
     /// Links whose clients are being let go of.
     releasing: BTreeSet<LinkId>,
     releases: JoinSet<LinkId>,
-    /// Links that have lost their last task, and when.
-    idle: BTreeMap<LinkId, Instant>,
     leaving: Option<Leaving>,
 }
 
@@ -108,7 +102,6 @@ impl<'a> Shift<'a> {
             paces: BTreeMap::new(),
             releasing: BTreeSet::new(),
             releases: JoinSet::new(),
-            idle: BTreeMap::new(),
             leaving: None,
         }
     }
@@ -206,9 +199,9 @@ impl<'a> Shift<'a> {
 
     fn start(&mut self, spec: TaskSpec, context: Arc<LinkContext>) {
         debug!(task = %spec.id, epoch = spec.epoch.0, "task starts");
+        self.supervisor.idle.remove(&spec.id.link);
         let parts = &self.supervisor.parts;
         let id = spec.id.clone();
-        self.idle.remove(&id.link);
         let live = Live {
             task: parts.engine.start(spec, context),
             started_at: parts.clock.now(),
@@ -251,9 +244,7 @@ impl<'a> Shift<'a> {
         metrics::task_stopped(reason.name(), outcome, since.elapsed());
         self.supervisor.parts.tasks.remove(&id);
         self.books.stopped(&id);
-        if !self.books.uses(&id.link) {
-            self.idle.insert(id.link, Instant::now());
-        }
+        self.supervisor.idle.insert(id.link, Instant::now());
         Ok(())
     }
 
@@ -312,37 +303,6 @@ impl<'a> Shift<'a> {
         }
     }
 
-    /// Compares what the store holds with what it was told; lists that others changed or deleted are
-    /// told again (C043).
-    fn observe(&mut self) {
-        let seen = self.owned.revision();
-        for key in self.owned.entries().keys() {
-            if let Some((_, number)) = keys::split_chunk(key, keys::OWNED) {
-                // Left by a registration that lapsed on the same lease.
-                self.books.adopt(number, self.assigned.revision());
-            }
-        }
-        for number in 0..keys::ASSIGNMENT_CHUNKS {
-            let key = keys::owned(&self.supervisor.parts.worker, number);
-            let shown = self
-                .owned
-                .entries()
-                .get(&key)
-                .map(|entry| entry.mod_revision);
-            if self.books.observed(number, shown, seen) && self.owned_read {
-                warn!(
-                    key,
-                    "what this worker runs was changed in the store, telling it again"
-                );
-                metrics::restored();
-            }
-        }
-        if !self.owned_read {
-            self.owned_read = true;
-            self.read();
-        }
-    }
-
     fn read(&self) {
         if self.is_read() {
             self.supervisor.parts.health.synced();
@@ -354,141 +314,8 @@ impl<'a> Shift<'a> {
         }
     }
 
-    /// When the next chunk is to be written.
-    fn next_write(&self) -> Option<Instant> {
-        if !self.is_read() {
-            return None;
-        }
-        let unpublished = self.books.unpublished().into_iter();
-        unpublished.map(|number| self.not_before(number)).min()
-    }
-
-    fn not_before(&self, number: u32) -> Instant {
-        self.paces
-            .get(&number)
-            .map_or_else(Instant::now, |pace| pace.not_before)
-    }
-
-    fn write_due(&mut self) {
-        let now = Instant::now();
-        for number in self.books.unpublished() {
-            if self.not_before(number) > now {
-                continue;
-            }
-            let Some(publication) = self.books.publish(number) else {
-                continue;
-            };
-            let parts = &self.supervisor.parts;
-            let failures = self.paces.get(&number).map_or(0, |pace| pace.failures);
-            self.paces.insert(
-                number,
-                Pace {
-                    failures,
-                    not_before: now + parts.settings.write_interval,
-                },
-            );
-            self.writes.spawn(write(
-                Arc::clone(&parts.store),
-                parts.worker.clone(),
-                self.tenure.clone(),
-                number,
-                publication,
-            ));
-        }
-    }
-
-    fn written(&mut self, written: Result<(u32, Written), JoinError>) -> Result<(), Error> {
-        let (number, written) = written.map_err(|error| Error::Broken(error.to_string()))?;
-        match written {
-            Written::Committed(revision) => {
-                self.books.committed(number, revision);
-                self.paces
-                    .entry(number)
-                    .and_modify(|pace| pace.failures = 0);
-                metrics::owned_written("committed");
-                self.observe_again();
-                return Ok(());
-            }
-            Written::Found(revision) => {
-                self.books.found(number, revision);
-                metrics::owned_written("conflict");
-                debug!(
-                    number,
-                    ?revision,
-                    "the store holds another list than expected"
-                );
-            }
-            Written::Unregistered => {
-                self.books.unknown(number);
-                self.supervisor.parts.membership.verify();
-                metrics::owned_written("unregistered");
-                debug!(number, "the store does not know this registration any more");
-            }
-            Written::Unknown(error) => {
-                self.books.unknown(number);
-                metrics::owned_written("failed");
-                let failures = self.paces.get(&number).map_or(0, |pace| pace.failures);
-                if failures == 0 {
-                    warn!(number, %error, "the store was not told what runs here, trying again");
-                } else {
-                    debug!(number, %error, failures, "the store still was not told what runs here");
-                }
-            }
-        }
-        self.back_off(number);
-        Ok(())
-    }
-
-    fn back_off(&mut self, number: u32) {
-        let backoff = self.supervisor.parts.settings.backoff;
-        let now = Instant::now();
-        let pace = self.paces.entry(number).or_insert(Pace {
-            failures: 0,
-            not_before: now,
-        });
-        pace.failures = pace.failures.saturating_add(1);
-        pace.not_before = now + backoff.delay(pace.failures, &mut rand::rng());
-    }
-
-    /// What the view showed while a write was under way counts now.
-    fn observe_again(&mut self) {
-        if self.owned_read {
-            self.observe();
-        }
-    }
-
     fn tick(&mut self) {
         self.release_idle_links();
         self.tick_leaving();
-    }
-
-    fn release_idle_links(&mut self) {
-        let now = Instant::now();
-        let idle_max = self.supervisor.parts.settings.link_idle_max;
-        let due: Vec<LinkId> = self
-            .idle
-            .iter()
-            .filter(|(_, since)| now.saturating_duration_since(**since) >= idle_max)
-            .map(|(link, _)| link.clone())
-            .collect();
-        for link in due {
-            self.idle.remove(&link);
-            if self.books.uses(&link) || !self.releasing.insert(link.clone()) {
-                continue;
-            }
-            let engine = Arc::clone(&self.supervisor.parts.engine);
-            let limit = self.supervisor.parts.settings.task_stop_timeout;
-            self.releases.spawn(async move {
-                engine.release_link(&link, limit).await;
-                link
-            });
-        }
-    }
-
-    fn released(&mut self, link: Result<LinkId, JoinError>) -> Result<(), Error> {
-        let link = link.map_err(|error| Error::Broken(error.to_string()))?;
-        debug!(%link, "clients of an idle link were let go");
-        self.releasing.remove(&link);
-        Ok(())
     }
 }

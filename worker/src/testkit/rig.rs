@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kreplicator_model::{
     ids::{
-        ClusterId, LinkId, LinkTopic, OwnerEpoch, Partition, PlanGeneration, TaskId, TopicName,
-        UnixMillis, WorkerId,
+        ClusterId, LinkId, OwnerEpoch, Partition, PlanGeneration, TaskId, TopicName, UnixMillis,
+        WorkerId,
     },
     spec::{Cluster, Link, StartPolicy},
     target_limits::TargetLimits,
@@ -138,26 +138,7 @@ impl Rig {
         let tasks: Vec<_> = tasks.into_iter().collect();
         let newest = tasks.iter().map(|(_, epoch)| *epoch).max().unwrap_or(0);
         self.generation = self.generation.max(newest);
-        let mut chunks: BTreeMap<u32, Assignment> = BTreeMap::new();
-        for (id, epoch) in tasks {
-            let number = keys::chunk_of(&id.link, &id.topic);
-            let topic = AssignedTopic {
-                target_topic: id.topic.clone(),
-                start: StartPolicy::Earliest,
-                first_partitions: 0,
-                partitions: BTreeMap::new(),
-                limits: TargetLimits::default(),
-            };
-            let topics = &mut chunks.entry(number).or_default().topics;
-            topics
-                .entry(LinkTopic {
-                    link: id.link,
-                    topic: id.topic,
-                })
-                .or_insert(topic)
-                .partitions
-                .insert(id.partition, OwnerEpoch(epoch));
-        }
+        let mut chunks = chunks(&tasks);
         for number in 0..keys::ASSIGNMENT_CHUNKS {
             let wanted = chunks.remove(&number).unwrap_or_default();
             let key = keys::assignment(&self.worker, number);
@@ -283,6 +264,41 @@ impl Rig {
             }
             None => self.supervisor.is_empty(),
         }
+    }
+}
+
+/// The chunks that hold these tasks.
+fn chunks(tasks: &[(TaskId, u64)]) -> BTreeMap<u32, Assignment> {
+    let mut chunks: BTreeMap<u32, Assignment> = BTreeMap::new();
+    for (id, epoch) in tasks {
+        let number = keys::chunk_of(&id.link, &id.topic);
+        let topic = AssignedTopic {
+            target_topic: id.topic.clone(),
+            start: StartPolicy::Earliest,
+            first_partitions: 0,
+            partitions: BTreeMap::new(),
+            limits: TargetLimits::default(),
+        };
+        let topics = &mut chunks.entry(number).or_default().topics;
+        topics
+            .entry(id.link_topic())
+            .or_insert(topic)
+            .partitions
+            .insert(id.partition, OwnerEpoch(*epoch));
+    }
+    chunks
+}
+
+/// Assigns tasks to a worker that has none, by a plan of their newest epoch.
+pub(crate) async fn put_assignment(store: &FlakyStore, worker: &str, tasks: &[(TaskId, u64)]) {
+    let worker = WorkerId::new(worker).expect("legal");
+    let newest = tasks.iter().map(|(_, epoch)| *epoch).max().unwrap_or(0);
+    for (number, chunk) in chunks(tasks) {
+        let chunk = Assignment {
+            generation: PlanGeneration(newest),
+            ..chunk
+        };
+        put(store, keys::assignment(&worker, number), chunk.encode()).await;
     }
 }
 

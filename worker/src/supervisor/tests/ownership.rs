@@ -73,15 +73,20 @@ async fn c037_a_worker_cut_off_from_the_store_stops_before_its_lease_can_end() {
 #[tokio::test(start_paused = true)]
 async fn c037_what_was_given_away_meanwhile_is_not_started_again() {
     let mut rig = Rig::start().await;
-    rig.assign([(task(0), 1), (task(1), 1)]).await;
-    rig.settle_on(&[(task(0), 1), (task(1), 1)]).await;
+    let first = task_on("a-c", "clicks", 0);
+    rig.assign([(first.clone(), 1), (task(1), 1)]).await;
+    rig.settle_on(&[(first.clone(), 1), (task(1), 1)]).await;
     rig.store.set_away(true);
     sleep(2 * LEASE_TTL).await;
     rig.assign([(task(1), 1)]).await;
     rig.store.set_away(false);
     rig.settle_on(&[(task(1), 1)]).await;
+    eventually("the other link is let go of", async || {
+        rig.engine.released() == [link_id("a-c")]
+    })
+    .await;
     let starts = rig.engine.starts();
-    let of_first = starts.iter().filter(|(spec, _)| spec.id == task(0));
+    let of_first = starts.iter().filter(|(spec, _)| spec.id == first);
     assert_eq!(of_first.count(), 1);
 }
 
