@@ -138,6 +138,10 @@ where
         let waiting = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, waiting);
         let shared = Arc::clone(&self.shared);
+        if shared.cut.is_cancelled() {
+            // A connection may outlive the server.
+            return Box::pin(std::future::ready(Ok(refuse(shutting_down()))));
+        }
         let limit = deadline::of(request.headers());
         let span = debug_span!("rpc", method = request.uri().path());
         let answer = async move {
@@ -307,6 +311,13 @@ fn is_local(path: &str) -> bool {
 
 fn refuse(refusal: Refusal) -> Response<Body> {
     Status::from(refusal).into_http()
+}
+
+/// What callers are told while the process ends.
+fn shutting_down() -> Refusal {
+    Refusal::Unavailable(
+        "this controller is shutting down; repeat the call, another one answers".to_owned(),
+    )
 }
 
 /// The innermost cause: the outer layers only say "transport error".

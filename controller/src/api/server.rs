@@ -11,7 +11,7 @@ use kreplicator_proto::{
     },
 };
 use tokio::{net::TcpListener, time::timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::{
     server::NamedService,
     service::Routes,
@@ -21,16 +21,9 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::{info, warn};
 
 use super::{
-    ApiParts,
-    apply::DesiredService,
-    clusters::ClustersService,
-    core::Core,
-    fleet::FleetService,
-    leadership::{Leadership, Standing},
-    links::LinksService,
-    status::StatusService,
-    subscriptions::SubscriptionsService,
-    workers::WorkersService,
+    ApiParts, apply::DesiredService, clusters::ClustersService, core::Core, fleet::FleetService,
+    leadership::Standing, links::LinksService, status::StatusService,
+    subscriptions::SubscriptionsService, workers::WorkersService,
 };
 use crate::forward::ForwardLayer;
 
@@ -76,15 +69,15 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let address = listener.local_addr().map_err(Error::Listener)?;
     let controller = parts.controller.clone();
-    let core = Arc::new(Core::new(parts, shutdown.clone()));
+    // Whatever ends this call ends what it began, too.
+    let streams = shutdown.child_token();
+    let _streams_end = streams.clone().drop_guard();
     let cut = CancellationToken::new();
-    // Whatever ends this call ends the streams, too.
-    let _cut_on_drop = cut.clone().drop_guard();
+    let _bodies_end = cut.clone().drop_guard();
+    let core = Arc::new(Core::new(parts, streams));
     let (reporter, routes) = routes(&core)?;
-    let keep_health = tokio_util::task::AbortOnDropHandle::new(
-        core.tasks
-            .spawn(report_health(reporter, core.leadership.clone())),
-    );
+    let role_follower =
+        AbortOnDropHandle::new(core.tasks.spawn(follow_role(reporter, Arc::clone(&core))));
     let layer = ForwardLayer::new(core.leadership.clone(), &controller, cut.clone());
     let server = Server::builder()
         .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
@@ -115,7 +108,7 @@ pub async fn serve(
             Ok(())
         }),
     };
-    drop(keep_health);
+    drop(role_follower);
     core.tasks.close();
     if timeout(CUT_GRACE, core.tasks.wait()).await.is_err() {
         warn!("some calls did not end; they are left");
@@ -164,16 +157,21 @@ const SERVICES: [&str; 8] = [
     FleetServer::<FleetService>::NAME,
 ];
 
-/// Keeps the health service true: serving while calls can be answered here or forwarded.
-async fn report_health(reporter: HealthReporter, leadership: Leadership) {
-    let mut role = leadership.watch();
+/// Keeps the health service true: serving while calls can be answered here or forwarded. Reports are
+/// forgotten with the lead: workers report to the next leader.
+async fn follow_role(reporter: HealthReporter, core: Arc<Core>) {
+    let mut role = core.leadership.watch();
     loop {
-        let status = match leadership.standing() {
+        let standing = core.leadership.standing();
+        let status = match &standing {
             Standing::Leading(_) | Standing::Following(_) => ServingStatus::Serving,
             Standing::Nobody => ServingStatus::NotServing,
         };
         for service in SERVICES {
             reporter.set_service_status(service, status).await;
+        }
+        if !matches!(standing, Standing::Leading(_)) {
+            core.parts.reports.clear();
         }
         if role.changed().await.is_err() {
             return;

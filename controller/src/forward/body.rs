@@ -110,10 +110,10 @@ impl http_body::Body for Cuttable {
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Err(broken))) => {
                 self.ended = true;
-                return Poll::Ready(Some(last_word(format!(
+                return Poll::Ready(Some(last_word(Refusal::Unavailable(format!(
                     "the connection to the leader broke: {}; repeat the call, with the same request id",
                     broken.message()
-                ))));
+                )))));
             }
             Poll::Ready(frame) => {
                 self.ended = frame.is_none();
@@ -125,9 +125,7 @@ impl http_body::Body for Cuttable {
             return Poll::Pending;
         }
         self.ended = true;
-        Poll::Ready(Some(last_word(
-            "this controller is shutting down; repeat the call, another one answers".to_owned(),
-        )))
+        Poll::Ready(Some(last_word(super::shutting_down())))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -139,9 +137,9 @@ impl http_body::Body for Cuttable {
     }
 }
 
-/// The frame that ends a body with UNAVAILABLE.
-fn last_word(text: String) -> Result<Frame<Bytes>, Status> {
-    let status = Status::from(Refusal::Unavailable(text));
+/// The frame that ends a body with a status.
+fn last_word(refusal: Refusal) -> Result<Frame<Bytes>, Status> {
+    let status = Status::from(refusal);
     let mut trailers = http::HeaderMap::new();
     status.add_header(&mut trailers)?;
     Ok(Frame::trailers(trailers))

@@ -211,6 +211,33 @@ async fn losing_the_lead_ends_streams() {
 }
 
 #[tokio::test]
+async fn a_crashed_controller_answers_nothing_on_connections_left_open() {
+    let (_rig, leader) = Rig::with_leader().await;
+    let mut clusters = leader.clusters();
+    clusters
+        .put_cluster(put_cluster("a"))
+        .await
+        .expect("accepted");
+    let mut events = leader
+        .subscriptions()
+        .watch_subscriptions(v1::WatchRequest::default())
+        .await
+        .expect("a stream")
+        .into_inner();
+    timeout(LIMIT, events.message())
+        .await
+        .expect("in time")
+        .expect("no error");
+    leader.crash();
+    let end = timeout(LIMIT, events.message())
+        .await
+        .expect("the stream ends");
+    refused(end, Code::Unavailable, &[]);
+    let answer = timeout(LIMIT, clusters.put_cluster(put_cluster("b"))).await;
+    refused(answer.expect("in time"), Code::Unavailable, &[]);
+}
+
+#[tokio::test]
 async fn every_controller_tells_its_health_itself() {
     use tonic_health::pb::{
         HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
