@@ -19,6 +19,7 @@ struct Account {
     arrived_below: u64,
     /// Those that arrived above it.
     arrived_ahead: BTreeSet<u64>,
+    arrivals: u64,
     doubled: u64,
     altered: u64,
     reordered: u64,
@@ -50,6 +51,8 @@ pub(super) struct Totals {
     pub(super) partitions: usize,
     /// Records acknowledged by the source.
     pub(super) produced: u64,
+    /// Records read at the target, whatever they were.
+    pub(super) arrivals: u64,
     /// Of these, how many arrived at least once.
     pub(super) mirrored: u64,
     /// Of these, how many never arrived.
@@ -79,6 +82,7 @@ impl Ledger {
     /// A record arrived at the target.
     pub(super) fn arrived(&mut self, slot: &Slot, seq: u64, now: Duration) {
         let account = self.account(slot);
+        account.arrivals += 1;
         if seq < account.arrived_below || account.arrived_ahead.contains(&seq) {
             account.doubled += 1;
             return;
@@ -102,7 +106,14 @@ impl Ledger {
 
     /// A record arrived whose content is not what was produced.
     pub(super) fn altered(&mut self, slot: &Slot) {
-        self.account(slot).altered += 1;
+        let account = self.account(slot);
+        account.arrivals += 1;
+        account.altered += 1;
+    }
+
+    /// Records read at the target, whatever they were.
+    pub(super) fn arrivals(&self) -> u64 {
+        self.accounts.values().map(|account| account.arrivals).sum()
     }
 
     /// Whether every produced record has arrived.
@@ -126,6 +137,7 @@ impl Ledger {
         };
         for (slot, account) in &self.accounts {
             totals.produced += account.produced;
+            totals.arrivals += account.arrivals;
             totals.missing += account.missing();
             totals.mirrored += account.produced - account.missing();
             totals.doubled += account.doubled;
@@ -219,6 +231,7 @@ mod tests {
             (totals.mirrored, totals.doubled, totals.reordered),
             (3, 3, 1)
         );
+        assert_eq!((totals.arrivals, ledger.arrivals()), (6, 6));
     }
 
     #[test]

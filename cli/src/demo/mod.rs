@@ -53,8 +53,6 @@ const LATE_TOPIC: &str = "refunds";
 const FIRST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait, after the last record was produced, for all to arrive.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the target is read on after all arrived, to count records that come twice.
-const LINGER: Duration = Duration::from_secs(1);
 /// Time between looks at the book.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -285,7 +283,8 @@ impl Demo {
         ended.context("the sample producer failed")
     }
 
-    /// Waits until what was produced has arrived, stops everything and gives the verdict.
+    /// Waits until what was produced has arrived, stops the fleet, reads what is left at the target and
+    /// gives the verdict.
     async fn end(mut self) -> anyhow::Result<Exit> {
         self.screen
             .line("the producer stops; waiting for what is under way")?;
@@ -299,29 +298,25 @@ impl Demo {
             sleep(LOOK).await;
         }
         // Frozen before the wait below, which is no pause of anybody's.
-        let settled = self.totals();
-        sleep(LINGER).await;
-        let totals = Totals {
-            longest_pause: settled.longest_pause,
-            paused: settled.paused,
-            ..self.totals()
-        };
-        self.screen.close();
-        let summary = Summary::new(&totals, self.deeds, ran);
-        print(&summary.text(&totals))?;
+        let settled = book(&self.ledger).totals(self.start.elapsed());
         // A fleet that does not stop well does not change what was counted.
         if let Err(error) = self.fleet.stop().await {
             eprintln!("warning: {error:#}");
         }
+        let on_target = self.tail.finish(&self.ledger).await?;
+        let totals = Totals {
+            longest_pause: settled.longest_pause,
+            paused: settled.paused,
+            ..book(&self.ledger).totals(self.start.elapsed())
+        };
+        self.screen.close();
+        let summary = Summary::new(&totals, on_target, self.deeds, ran);
+        print(&summary.text(&totals))?;
         print(&serde_json::to_string(&summary)?)?;
         Ok(match summary.is_good() {
             true => Exit::Ok,
             false => Exit::Failed,
         })
-    }
-
-    fn totals(&self) -> Totals {
-        book(&self.ledger).totals(self.start.elapsed())
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Summary {
     altered: u64,
     /// First arrivals after a later record of their partition.
     reordered: u64,
+    /// Records written to the target by its own count: what arrived and what arrived again.
+    on_target: u64,
     /// The longest time between two arrivals in any partition.
     longest_pause_ms: u64,
     /// The longest time from a partition's first record to its first arrival.
@@ -46,7 +48,7 @@ pub(super) struct Deeds {
 
 impl Summary {
     /// The verdict on `totals`, after `ran`.
-    pub(super) fn new(totals: &Totals, deeds: Deeds, ran: Duration) -> Self {
+    pub(super) fn new(totals: &Totals, on_target: u64, deeds: Deeds, ran: Duration) -> Self {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             produced: totals.produced,
@@ -55,6 +57,7 @@ impl Summary {
             doubled: totals.doubled,
             altered: totals.altered,
             reordered: totals.reordered,
+            on_target,
             longest_pause_ms: millis(totals.longest_pause.length),
             longest_start_ms: millis(totals.longest_start),
             topics: deeds.topics,
@@ -67,7 +70,13 @@ impl Summary {
 
     /// Whether every record arrived as it was.
     pub(super) fn is_good(&self) -> bool {
-        self.missing == 0 && self.altered == 0 && self.reordered == 0 && self.produced > 0
+        let is_exact = self.missing == 0 && self.altered == 0 && self.reordered == 0;
+        is_exact && self.produced > 0 && self.adds_up()
+    }
+
+    /// Whether the target's own count agrees with ours, so that no repetition was overlooked.
+    fn adds_up(&self) -> bool {
+        self.on_target == self.mirrored + self.doubled + self.altered
     }
 
     /// For people.
@@ -76,6 +85,8 @@ impl Summary {
             "every record arrived, unaltered and in order"
         } else if self.produced == 0 {
             "FAILED: nothing was produced"
+        } else if !self.adds_up() {
+            "FAILED: the target holds another number of records than arrived here"
         } else {
             "FAILED: records are missing, altered or out of order"
         };
@@ -133,10 +144,10 @@ mod tests {
             workers_added: 1,
             workers_killed: 1,
         };
-        let summary = Summary::new(&totals(), deeds, Duration::from_millis(30_040));
+        let summary = Summary::new(&totals(), 1_003, deeds, Duration::from_millis(30_040));
         assert_eq!(
             serde_json::to_string(&summary).expect("plain numbers"),
-            r#"{"produced":1000,"mirrored":1000,"missing":0,"doubled":3,"altered":0,"reordered":0,"longest_pause_ms":3210,"longest_start_ms":0,"topics":1,"partitions":4,"workers_added":1,"workers_killed":1,"seconds":30.0}"#
+            r#"{"produced":1000,"mirrored":1000,"missing":0,"doubled":3,"altered":0,"reordered":0,"on_target":1003,"longest_pause_ms":3210,"longest_start_ms":0,"topics":1,"partitions":4,"workers_added":1,"workers_killed":1,"seconds":30.0}"#
         );
         let text = summary.text(&totals());
         assert!(text.contains("every record arrived"), "{text}");
@@ -148,12 +159,13 @@ mod tests {
         let with = |change: fn(&mut Totals)| {
             let mut totals = totals();
             change(&mut totals);
-            Summary::new(&totals, Deeds::default(), Duration::ZERO).is_good()
+            Summary::new(&totals, 1_003, Deeds::default(), Duration::ZERO).is_good()
         };
         assert!(with(|_| {}));
         assert!(!with(|totals| totals.missing = 1));
         assert!(!with(|totals| totals.altered = 1));
         assert!(!with(|totals| totals.reordered = 1));
         assert!(!with(|totals| totals.produced = 0));
+        assert!(!with(|totals| totals.doubled = 2), "one too few counted");
     }
 }
