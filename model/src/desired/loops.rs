@@ -27,8 +27,8 @@ const FOUND_MAX: usize = 20;
 /// Most places that one written name is followed to; it has as many as there are clusters unless
 /// prefixes make new names of it.
 const PLACES_MAX: usize = 1_000;
-/// Most combinations of patterns that are compared, at some tenths of a millisecond each.
-const COMPARISONS_MAX: usize = 5_000;
+/// Most paths of patterns that are lengthened.
+const PATHS_MAX: usize = 20_000;
 
 pub(super) fn check(
     views: &BTreeMap<&LinkId, LinkView<'_>>,
@@ -79,7 +79,7 @@ struct Place<'a> {
     by: Option<(&'a LinkView<'a>, usize)>,
 }
 
-type Path<'a> = Vec<(&'a LinkView<'a>, &'a Selector)>;
+type Path<'a> = Vec<Keeper<'a>>;
 
 impl<'a> Search<'a> {
     fn new(views: &'a BTreeMap<&LinkId, LinkView<'a>>, identities: &'a Identities) -> Self {
@@ -125,18 +125,22 @@ impl<'a> Search<'a> {
             let renamed = view.link.naming.rename.keys();
             let names: BTreeSet<&TopicName> = view.exact.iter().copied().chain(renamed).collect();
             for name in names {
-                if self.found.len() == FOUND_MAX {
-                    return;
+                // One round tells what is wrong with a link; the others show once it is mended.
+                let is_told = self.found.keys().any(|links| links.contains(&view.link.id));
+                if is_told || self.found.len() == FOUND_MAX {
+                    break;
                 }
                 if view.selects(name) && !selector::is_ours(name) {
-                    self.follow_name(self.source_of(view), name);
+                    self.follow_name(view, name);
                 }
             }
         }
     }
 
-    /// Follows a name from cluster to cluster, nearest first, until it is back where it started.
-    fn follow_name(&mut self, cluster: &'a ClusterId, name: &TopicName) {
+    /// Follows a name over `first` and on from cluster to cluster, nearest first, until it is back
+    /// where it started.
+    fn follow_name(&mut self, first: &'a LinkView<'a>, name: &TopicName) {
+        let cluster = self.source_of(first);
         let mut places = vec![Place {
             cluster,
             name: name.clone(),
@@ -145,7 +149,12 @@ impl<'a> Search<'a> {
         let mut seen = BTreeSet::new();
         let mut at = 0;
         while at < places.len() && places.len() < PLACES_MAX {
-            for view in self.links_from(places[at].cluster) {
+            let links = if at == 0 {
+                vec![first]
+            } else {
+                self.links_from(places[at].cluster)
+            };
+            for view in links {
                 let here = &places[at].name;
                 let Some(next) = view
                     .link
@@ -177,41 +186,70 @@ impl<'a> Search<'a> {
 
     // --- names that only patterns mean
 
-    /// Lengthens paths of links whose patterns have a name in common, shortest first.
+    /// Lengthens paths of links whose patterns overlap pair by pair, shortest first; those that close
+    /// are asked for a name that all have in common.
     fn follow_patterns(&mut self) {
+        let mut overlaps = Overlaps::default();
         let mut paths: VecDeque<Path<'a>> = VecDeque::new();
         for view in self.all_links() {
-            paths.extend(keeping_names(view).map(|selector| vec![(view, selector)]));
+            paths.extend(keeping_names(view).map(|keeper| vec![keeper]));
         }
-        let mut comparisons = 0;
-        while let Some(path) = paths.pop_front() {
-            let (first, last) = (path[0].0, path[path.len() - 1].0);
-            let links: BTreeSet<&LinkId> = path.iter().map(|(view, _)| &view.link.id).collect();
+        for _ in 0..PATHS_MAX {
+            let Some(path) = paths.pop_front() else {
+                return;
+            };
+            let (first, last) = (path[0].view, path[path.len() - 1].view);
+            let links: BTreeSet<&LinkId> = path.iter().map(|keeper| &keeper.view.link.id).collect();
             for next in self.links_from(self.target_of(last)) {
                 // Each round is looked at once, from its first link on.
                 if links.contains(&next.link.id) || next.link.id < first.link.id {
                     continue;
                 }
-                for selector in keeping_names(next) {
-                    if comparisons == COMPARISONS_MAX || self.found.len() == FOUND_MAX {
+                let closes = self.target_of(next) == self.source_of(first);
+                for keeper in keeping_names(next) {
+                    if self.found.len() == FOUND_MAX {
                         return;
                     }
-                    comparisons += 1;
-                    let longer = [path.as_slice(), &[(next, selector)]].concat();
-                    let common = common_name(&longer);
-                    if !common.is_possible() {
+                    if !path
+                        .iter()
+                        .all(|before| overlaps.may_overlap(before, &keeper))
+                    {
                         continue;
                     }
-                    if self.target_of(next) == self.source_of(first) {
-                        let mut links = links.clone();
-                        links.insert(&next.link.id);
-                        self.note(links, common);
+                    let longer = [path.as_slice(), &[keeper]].concat();
+                    if closes {
+                        self.note_common(&longer);
                     } else if longer.len() < LINKS_MAX {
                         paths.push_back(longer);
                     }
                 }
             }
         }
+    }
+
+    fn note_common(&mut self, path: &[Keeper<'a>]) {
+        let links: BTreeSet<&LinkId> = path.iter().map(|keeper| &keeper.view.link.id).collect();
+        if self.found.contains_key(&links) {
+            return;
+        }
+        let common = common_name(path);
+        if common.is_possible() {
+            self.note(links, common);
+        }
+    }
+}
+
+/// Which patterns overlap, each pair asked once.
+#[derive(Default)]
+struct Overlaps<'a> {
+    known: BTreeMap<[(&'a LinkId, usize); 2], bool>,
+}
+
+impl<'a> Overlaps<'a> {
+    fn may_overlap(&mut self, a: &Keeper<'a>, b: &Keeper<'a>) -> bool {
+        let key = [a, b].map(|keeper| (&keeper.view.link.id, keeper.number));
+        let pair = || common_name(&[*a, *b]).is_possible();
+        *self.known.entry(key).or_insert_with(pair)
     }
 }
 
@@ -225,18 +263,30 @@ fn links_to<'a>(places: &[Place<'a>], mut at: usize) -> BTreeSet<&'a LinkId> {
     links
 }
 
-/// The patterns of a link that gives topics their own names, unless they are renamed.
-fn keeping_names<'a>(view: &'a LinkView<'a>) -> impl Iterator<Item = &'a Selector> {
+/// A pattern of a link that gives topics their own names, unless they are renamed.
+#[derive(Clone, Copy)]
+struct Keeper<'a> {
+    view: &'a LinkView<'a>,
+    /// Its place among the link's patterns.
+    number: usize,
+    selector: &'a Selector,
+}
+
+fn keeping_names<'a>(view: &'a LinkView<'a>) -> impl Iterator<Item = Keeper<'a>> {
     let keeps = view.link.naming.prefix.is_empty();
-    let patterns = view.patterns.iter().filter(move |_| keeps);
-    patterns.map(|(selector, _)| *selector)
+    let patterns = view.patterns.iter().enumerate().filter(move |_| keeps);
+    patterns.map(move |(number, (selector, _))| Keeper {
+        view,
+        number,
+        selector,
+    })
 }
 
 /// A name that all the patterns mean and that no link on the way renames.
-fn common_name(path: &[(&LinkView<'_>, &Selector)]) -> Overlap {
-    let selectors: Vec<&Selector> = path.iter().map(|(_, selector)| *selector).collect();
+fn common_name(path: &[Keeper<'_>]) -> Overlap {
+    let selectors: Vec<&Selector> = path.iter().map(|keeper| keeper.selector).collect();
     let renamed = path
         .iter()
-        .flat_map(|(view, _)| view.link.naming.rename.keys());
+        .flat_map(|keeper| keeper.view.link.naming.rename.keys());
     overlap::except(&selectors, &renamed.collect())
 }

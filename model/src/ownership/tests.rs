@@ -173,11 +173,7 @@ fn claims_go_with_the_lease_but_removals_wait_for_an_answer() {
     ledger.forget_worker(&a);
     assert_eq!(holders(&ledger, "x0"), Vec::<String>::new());
     assert_eq!(ledger.assigned_to(&task("y0")), None);
-    assert!(
-        ledger.by_task.is_empty(),
-        "nothing is left: {:?}",
-        ledger.by_task
-    );
+    assert!(ledger.roles.is_empty(), "left over: {:?}", ledger.roles);
 }
 
 #[test]

@@ -14,8 +14,11 @@
 //! A leader that starts does not know what was taken out of a chunk that its worker has not answered
 //! for: until it does, such a chunk may hold any task of its number.
 
+mod roles;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::roles::Roles;
 use crate::ids::{LinkId, OwnerEpoch, TaskId, TopicName, WorkerId};
 
 /// Gives the chunk of an assignment that holds a topic of a link.
@@ -66,9 +69,8 @@ pub struct Ledger {
     removed: BTreeMap<(WorkerId, u32), BTreeMap<TaskId, i64>>,
     /// By chunk number: workers that have not answered the revision which a fresh leader found.
     unknown: BTreeMap<u32, BTreeMap<WorkerId, i64>>,
-    /// Who appears with a task in `assigned`, `claimed` and `removed`. Few workers a task, so a
-    /// sorted vector is both smaller and faster than a map.
-    by_task: BTreeMap<TaskId, Vec<Role>>,
+    /// Who appears with a task in `assigned`, `claimed` and `removed`.
+    roles: Roles,
 }
 
 #[derive(Debug, Clone)]
@@ -83,16 +85,6 @@ struct Claimed {
     tasks: BTreeMap<TaskId, Owned>,
 }
 
-/// What one worker has to do with one task through one chunk.
-#[derive(Debug, Clone)]
-struct Role {
-    worker: WorkerId,
-    chunk: u32,
-    assigned: Option<OwnerEpoch>,
-    claimed: Option<Owned>,
-    removed: bool,
-}
-
 impl Ledger {
     /// The book of a store in which nothing was ever assigned.
     #[must_use]
@@ -103,7 +95,7 @@ impl Ledger {
             claimed: BTreeMap::new(),
             removed: BTreeMap::new(),
             unknown: BTreeMap::new(),
-            by_task: BTreeMap::new(),
+            roles: Roles::default(),
         }
     }
 
@@ -157,7 +149,7 @@ impl Ledger {
                 continue;
             }
             let is_open = answered < mod_revision;
-            self.with_role(&task, worker, chunk, |role| {
+            self.roles.change(&task, worker, chunk, |role| {
                 role.assigned = None;
                 role.removed = is_open;
             });
@@ -167,7 +159,7 @@ impl Ledger {
             }
         }
         for (task, epoch) in &tasks {
-            self.with_role(task, worker, chunk, |role| {
+            self.roles.change(task, worker, chunk, |role| {
                 role.assigned = Some(*epoch);
                 role.removed = false;
             });
@@ -191,11 +183,13 @@ impl Ledger {
         let before = self.claimed.remove(&key).map(|before| before.tasks);
         for task in before.unwrap_or_default().into_keys() {
             if !tasks.contains_key(&task) {
-                self.with_role(&task, worker, chunk, |role| role.claimed = None);
+                self.roles
+                    .change(&task, worker, chunk, |role| role.claimed = None);
             }
         }
         for (task, owned) in &tasks {
-            self.with_role(task, worker, chunk, |role| role.claimed = Some(*owned));
+            self.roles
+                .change(task, worker, chunk, |role| role.claimed = Some(*owned));
         }
         self.answer(&key, applied_revision);
         let applied = applied_revision;
@@ -214,7 +208,8 @@ impl Ledger {
     pub fn clear_owned_chunk(&mut self, worker: &WorkerId, chunk: u32) {
         if let Some(claimed) = self.claimed.remove(&(worker.clone(), chunk)) {
             for task in claimed.tasks.into_keys() {
-                self.with_role(&task, worker, chunk, |role| role.claimed = None);
+                self.roles
+                    .change(&task, worker, chunk, |role| role.claimed = None);
             }
         }
     }
@@ -225,14 +220,16 @@ impl Ledger {
         for chunk in chunks_of(&self.assigned, worker) {
             if let Some(assigned) = self.assigned.remove(&(worker.clone(), chunk)) {
                 for task in assigned.tasks.into_keys() {
-                    self.with_role(&task, worker, chunk, |role| role.assigned = None);
+                    self.roles
+                        .change(&task, worker, chunk, |role| role.assigned = None);
                 }
             }
         }
         for chunk in chunks_of(&self.removed, worker) {
             if let Some(removed) = self.removed.remove(&(worker.clone(), chunk)) {
                 for task in removed.into_keys() {
-                    self.with_role(&task, worker, chunk, |role| role.removed = false);
+                    self.roles
+                        .change(&task, worker, chunk, |role| role.removed = false);
                 }
             }
         }
@@ -246,7 +243,7 @@ impl Ledger {
     #[must_use]
     pub fn assigned_to(&self, task: &TaskId) -> Option<(&WorkerId, OwnerEpoch)> {
         let mut best: Option<(&WorkerId, OwnerEpoch)> = None;
-        for role in self.roles(task) {
+        for role in self.roles.of(task) {
             if let Some(epoch) = role.assigned
                 && best.is_none_or(|(_, known)| known < epoch)
             {
@@ -276,7 +273,7 @@ impl Ledger {
     /// The entry of a task in a worker's own list.
     #[must_use]
     pub fn owned_by(&self, worker: &WorkerId, task: &TaskId) -> Option<Owned> {
-        let mut roles = self.roles(task).iter();
+        let mut roles = self.roles.of(task).iter();
         roles.find_map(|role| role.claimed.filter(|_| role.worker == *worker))
     }
 
@@ -295,7 +292,7 @@ impl Ledger {
     pub fn holders(&self, task: &TaskId) -> BTreeSet<WorkerId> {
         let owner = self.assigned_to(task).map(|(worker, _)| worker);
         let mut holders = BTreeSet::new();
-        for role in self.roles(task) {
+        for role in self.roles.of(task) {
             let may_run = role.claimed.is_some() || role.removed || role.assigned.is_some();
             if may_run && owner != Some(&role.worker) {
                 holders.insert(role.worker.clone());
@@ -320,7 +317,7 @@ impl Ledger {
     #[must_use]
     pub fn double_claims(&self) -> Vec<(TaskId, Vec<WorkerId>)> {
         let mut doubles = Vec::new();
-        for (task, roles) in &self.by_task {
+        for (task, roles) in self.roles.iter() {
             let claiming = roles.iter().filter(|role| role.claimed.is_some());
             let mut workers: Vec<WorkerId> = claiming.map(|role| role.worker.clone()).collect();
             workers.dedup();
@@ -347,47 +344,8 @@ impl Ledger {
             self.removed.remove(key);
         }
         for task in answered {
-            self.with_role(&task, worker, *chunk, |role| role.removed = false);
-        }
-    }
-
-    fn roles(&self, task: &TaskId) -> &[Role] {
-        self.by_task.get(task).map_or(&[], Vec::as_slice)
-    }
-
-    /// Changes a role, which is made when it is new and dropped when nothing is left of it.
-    fn with_role(
-        &mut self,
-        task: &TaskId,
-        worker: &WorkerId,
-        chunk: u32,
-        change: impl FnOnce(&mut Role),
-    ) {
-        let mut fresh = Vec::new();
-        let roles = self.by_task.get_mut(task).unwrap_or(&mut fresh);
-        let place = roles.binary_search_by(|role| (&role.worker, role.chunk).cmp(&(worker, chunk)));
-        let index = place.unwrap_or_else(|index| {
-            roles.insert(
-                index,
-                Role {
-                    worker: worker.clone(),
-                    chunk,
-                    assigned: None,
-                    claimed: None,
-                    removed: false,
-                },
-            );
-            index
-        });
-        let role = &mut roles[index];
-        change(role);
-        if role.assigned.is_none() && role.claimed.is_none() && !role.removed {
-            roles.remove(index);
-        }
-        if roles.is_empty() {
-            self.by_task.remove(task);
-        } else if !fresh.is_empty() {
-            self.by_task.insert(task.clone(), fresh);
+            self.roles
+                .change(&task, worker, *chunk, |role| role.removed = false);
         }
     }
 }
@@ -412,5 +370,4 @@ fn chunks_of<T>(map: &BTreeMap<(WorkerId, u32), T>, worker: &WorkerId) -> Vec<u3
 }
 
 #[cfg(test)]
-#[path = "ownership_tests.rs"]
 mod tests;

@@ -78,9 +78,7 @@ pub fn steps(
 }
 
 #[cfg(test)]
-#[path = "handover_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "handover_simulation.rs"]
 mod simulation;
