@@ -23,7 +23,8 @@ pub mod topic_record;
     missing_docs,
     unreachable_pub,
     missing_debug_implementations,
-    clippy::all
+    clippy::all,
+    rustdoc::all
 )]
 pub mod v1 {
     tonic::include_proto!("kreplicator.v1");

@@ -9,7 +9,7 @@
 //!
 //! - [`books`]: the deciding part, pure.
 //! - [`contexts`]: what links are.
-//! - [`shift`]: the loop that does what was decided, [`write`]: one write to the store.
+//! - [`shift`]: the loop that does what was decided, [`mod@write`]: one write to the store.
 
 mod books;
 mod contexts;

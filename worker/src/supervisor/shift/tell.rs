@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kreplicator_store::keys;
 use tokio::{task::JoinError, time::Instant};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::{Error, Shift, Written, write};
 use crate::metrics;
@@ -123,7 +123,9 @@ impl Shift<'_> {
                 self.books.unknown(number);
                 metrics::owned_written("failed");
                 let failures = self.paces.get(&number).map_or(0, |pace| pace.failures);
-                if failures == 0 {
+                if !error.is_retryable() {
+                    error!(number, %error, "the store refuses to be told what runs here");
+                } else if failures == 0 {
                     warn!(number, %error, "the store was not told what runs here, trying again");
                 } else {
                     debug!(number, %error, failures, "the store still was not told what runs here");
