@@ -65,7 +65,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    fn exit(&self) -> Exit {
+    /// The exit code of this failure.
+    pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Faults(_) | Self::Usage(_) => Exit::Usage,
             Self::Unreachable(_) => Exit::Unreachable,

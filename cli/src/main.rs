@@ -29,7 +29,6 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::{
     args::{Cli, Command, WorkerCommand},
     client::Client,
-    config::Role,
     exit::{Exit, Failure},
 };
 
@@ -67,9 +66,9 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
 async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
     let client = || Client::new(&cli.api.endpoint, cli.api.timeout);
     match &cli.command {
-        Command::Controller(args) => services::run(Role::Controller, args).await,
+        Command::Controller(args) => services::controller(args).await,
         Command::Worker(args) => match &args.command {
-            None => services::run(Role::Worker, &args.service).await,
+            None => services::worker(&args.service).await,
             Some(WorkerCommand::Drain(args)) => commands::drain(&client(), args).await,
         },
         Command::Standalone(args) => services::standalone(args).await,

@@ -2,7 +2,9 @@
 
 mod support;
 
-use support::{kreplicator, run};
+use std::time::Duration;
+
+use support::{Service, kreplicator, run};
 
 #[test]
 fn the_demo_ends_with_a_verdict_that_nothing_is_missing() {
@@ -35,4 +37,15 @@ fn the_demo_ends_with_a_verdict_that_nothing_is_missing() {
     ] {
         assert!(ran.stdout.contains(line), "{line:?} in\n{}", ran.stdout);
     }
+}
+
+#[test]
+fn a_demo_without_an_end_gives_its_verdict_at_ctrl_c() {
+    let mut demo = Service::start(kreplicator().args(["demo", "--topics", "1", "--rate", "100"]));
+    demo.line_with("the first records arrived", Duration::from_secs(30));
+    assert_eq!(demo.end("INT"), Some(0));
+    let last = demo.all_lines().last().expect("a last line");
+    let summary: serde_json::Value = serde_json::from_str(last).expect("one JSON object");
+    assert_eq!(summary["missing"], 0, "{summary}");
+    assert_eq!(summary["workers_killed"], 0, "{summary}");
 }

@@ -200,6 +200,39 @@ fn topics_flow_as_declared_and_survive_a_restart() {
     let unknown = standalone.ask(&["unsubscribe", "--link", "east-west", "returns"]);
     assert_eq!(unknown.code, Some(3), "{}", unknown.stderr);
     assert!(unknown.stderr.contains("returns"), "{}", unknown.stderr);
+
+    // Followed, line by line.
+    let watch = ["watch", "--link", "east-west", "-e", &standalone.endpoint];
+    let mut watch = Service::start(kreplicator().args(watch));
+    watch.line_with("that is all there is now", DEADLINE);
+    assert!(
+        watch.seen[0].contains("east-west  orders"),
+        "{:?}",
+        watch.seen
+    );
+    assert_eq!(watch.end("INT"), Some(0));
+
+    // The only worker keeps its tasks when drained; waiting for it says so.
+    let workers = standalone.json(&["get", "workers"]);
+    let worker = workers[0]["id"].as_str().expect("a name").to_owned();
+    let drain = ["worker", "drain", &worker, "--wait", "--wait-timeout", "1s"];
+    let drained = standalone.ask(&drain);
+    assert_eq!(drained.code, Some(1), "{}", drained.stderr);
+    assert!(
+        drained.stderr.contains("still has 2 tasks"),
+        "{}",
+        drained.stderr
+    );
+    let undrained = standalone.ask(&["worker", "drain", &worker, "--undrain"]);
+    assert_eq!(undrained.code, Some(0), "{}", undrained.stderr);
+
+    // The store serves one process.
+    let second = run(kreplicator()
+        .arg("standalone")
+        .arg("--data-dir")
+        .arg(&data_dir));
+    assert_eq!(second.code, Some(1), "{}", second.stderr);
+    assert!(second.stderr.contains("store.redb"), "{}", second.stderr);
     assert_eq!(standalone.service.end("TERM"), Some(0));
 
     // What was declared is remembered, and nothing is copied again.

@@ -23,42 +23,40 @@ use crate::{
     logging, signals,
 };
 
-/// Runs a controller or a worker until it is told to stop.
-pub(crate) async fn run(role: Role, args: &args::Service) -> anyhow::Result<Exit> {
-    let config = load(role, args, Vec::new())?;
+/// Runs a controller until it is told to stop.
+pub(crate) async fn controller(args: &args::Service) -> anyhow::Result<Exit> {
+    let config = load(Role::Controller, args, Vec::new())?;
     if args.print_config {
         return print_config(&config);
     }
     let process = Process::start(&config).await?;
-    let Process {
-        store,
-        secrets,
-        prometheus,
-        shutdown,
-    } = process;
-    match role {
-        Role::Controller => {
-            let run = kreplicator_controller::wiring::run(
-                config.controller,
-                store,
-                secrets,
-                Some(prometheus),
-                shutdown,
-            );
-            Box::pin(run).await.context("the controller failed")?;
-        }
-        Role::Worker => {
-            let run = kreplicator_worker::wiring::run(
-                config.worker,
-                store,
-                secrets,
-                Some(prometheus),
-                shutdown,
-            );
-            Box::pin(run).await.context("the worker failed")?;
-        }
-        Role::Standalone => unreachable!("standalone has an entry of its own"),
+    let run = kreplicator_controller::wiring::run(
+        config.controller,
+        process.store,
+        process.secrets,
+        Some(process.prometheus),
+        process.shutdown,
+    );
+    Box::pin(run).await.context("the controller failed")?;
+    info!("stopped");
+    Ok(Exit::Ok)
+}
+
+/// Runs a worker until it is told to stop.
+pub(crate) async fn worker(args: &args::Service) -> anyhow::Result<Exit> {
+    let config = load(Role::Worker, args, Vec::new())?;
+    if args.print_config {
+        return print_config(&config);
     }
+    let process = Process::start(&config).await?;
+    let run = kreplicator_worker::wiring::run(
+        config.worker,
+        process.store,
+        process.secrets,
+        Some(process.prometheus),
+        process.shutdown,
+    );
+    Box::pin(run).await.context("the worker failed")?;
     info!("stopped");
     Ok(Exit::Ok)
 }

@@ -1,8 +1,9 @@
 //! `standalone`: a controller and a worker in one process, on a store that is a file. No etcd.
 
-use std::path::Path;
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::Context as _;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{Process, load, print_config};
@@ -15,8 +16,10 @@ use crate::{
     links::Declared,
 };
 
-/// Longest wait for the declarations to be accepted at the start.
-const APPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+/// Longest wait for the answer to the declarations.
+const APPLY_TIMEOUT: Duration = Duration::from_secs(15);
+/// Pause before they are sent again.
+const APPLY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Runs until told to stop.
 pub(crate) async fn standalone(args: &args::Standalone) -> anyhow::Result<Exit> {
@@ -78,8 +81,10 @@ pub(crate) async fn standalone(args: &args::Standalone) -> anyhow::Result<Exit> 
     Ok(Exit::Ok)
 }
 
+/// Applies the declarations. A refusal is an error; what cannot be reached now is tried again for ever,
+/// since what was declared before runs meanwhile.
 async fn declare(
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     declared: &Declared,
     allow_missing: bool,
 ) -> anyhow::Result<()> {
@@ -89,7 +94,16 @@ async fn declare(
         allow_missing,
         ..Options::default()
     };
-    let answer = send(&client, declared, options).await?;
+    let answer = loop {
+        match send(&client, declared, options).await {
+            Ok(answer) => break answer,
+            Err(failure) if failure.exit() == Exit::Unreachable => {
+                warn!(%failure, "declarations are not in force yet; trying again");
+                sleep(APPLY_PAUSE).await;
+            }
+            Err(failure) => return Err(failure.into()),
+        }
+    };
     for warning in &answer.warnings {
         warn!(warning, "declared, with a warning");
     }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read},
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
@@ -51,26 +51,31 @@ pub(crate) fn closed_port() -> u16 {
 pub(crate) struct Service {
     child: Child,
     lines: mpsc::Receiver<String>,
-    /// Log lines read so far.
+    /// Lines read so far.
     pub(crate) seen: Vec<String>,
 }
 
 impl Service {
-    /// Starts a command that logs to standard error.
+    /// Starts a command; its lines of both outputs are kept.
     pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary runs");
-        let stderr = child.stderr.take().expect("was piped");
+        let stdout: Box<dyn Read + Send> = Box::new(child.stdout.take().expect("was piped"));
+        let stderr: Box<dyn Read + Send> = Box::new(child.stderr.take().expect("was piped"));
         let (sender, lines) = mpsc::channel();
-        thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
+        for output in [stdout, stderr] {
+            let sender = sender.clone();
+            thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        return;
+                    }
                 }
-            }
-        });
+            });
+        }
         Self {
             child,
             lines,
@@ -78,7 +83,7 @@ impl Service {
         }
     }
 
-    /// The first log line that holds `text`.
+    /// The first line that holds `text`.
     pub(crate) fn line_with(&mut self, text: &str, timeout: Duration) -> String {
         if let Some(line) = self.seen.iter().find(|line| line.contains(text)) {
             return line.clone();
@@ -96,6 +101,14 @@ impl Service {
                 Err(error) => panic!("no {text:?} ({error}) in\n{}", self.seen.join("\n")),
             }
         }
+    }
+
+    /// Every line until the outputs end.
+    pub(crate) fn all_lines(&mut self) -> &[String] {
+        while let Ok(line) = self.lines.recv() {
+            self.seen.push(line);
+        }
+        &self.seen
     }
 
     /// Sends a signal by name and gives the exit code.
