@@ -79,7 +79,8 @@ impl Liveness {
         }
     }
 
-    /// Judges the workers: `live` are registered now, `with_tasks` have tasks assigned.
+    /// Judges the workers: `live` are registered now, `with_tasks` have an assignment, which a missing
+    /// worker keeps until it is lost and somebody took it away.
     pub fn step(
         &mut self,
         now: Duration,

@@ -113,12 +113,6 @@ impl Matcher {
             }
         }
     }
-
-    /// Whether the selector names exactly one topic.
-    #[must_use]
-    pub fn is_exact(&self) -> bool {
-        matches!(self.0, Kind::Topic(_))
-    }
 }
 
 fn check_excludes(pattern: &Pattern) -> Result<(), PatternError> {

@@ -57,6 +57,8 @@ pub struct TopicRecord {
     /// Partitions of the target topic when it was last verified; 0: never yet. Once it is above 0, a
     /// missing target topic was deleted and is not made again silently (C068).
     pub target_partitions: i32,
+    /// The source topic was seen to be gone: what has its name later is another topic (C002).
+    pub source_gone: bool,
     /// Where partitions below `first_partitions` start when there is no checkpoint.
     pub start: StartPolicy,
     /// When it was first seen.

@@ -178,6 +178,7 @@ pub(super) fn record(topic: &ResolvedTopic) -> TopicRecord {
         first_partitions: topic.first_partitions,
         partitions: topic.partitions,
         target_partitions: topic.partitions,
+        source_gone: false,
         start: topic.start,
         first_seen: UnixMillis(1),
         origin_clusters: topic.origin_clusters.clone(),
