@@ -45,6 +45,7 @@ impl TryFrom<&v1::TopicRecord> for TopicRecord {
                 first_partitions: message.first_partitions,
                 partitions: message.partitions,
                 target_partitions: message.target_partitions,
+                source_gone: message.source_gone,
                 start: start?,
                 first_seen: UnixMillis(message.first_seen_ms),
                 origin_clusters,
@@ -74,6 +75,7 @@ impl From<&TopicRecord> for v1::TopicRecord {
                 .collect(),
             partitions: record.partitions,
             target_partitions: record.target_partitions,
+            source_gone: record.source_gone,
         }
     }
 }

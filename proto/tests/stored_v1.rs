@@ -178,6 +178,7 @@ fn topic_record() -> TopicRecord {
         first_partitions: 4,
         partitions: 8,
         target_partitions: 6,
+        source_gone: false,
         start: StartPolicy::Timestamp(UnixMillis(5)),
         first_seen: UnixMillis(1_700_000_000_004),
         origin_clusters: vec![cluster_id("dc-0"), cluster_id("dc-1")],

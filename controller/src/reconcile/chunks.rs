@@ -1,6 +1,6 @@
 //! From a decision to the assignment chunks that have to be written. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use kreplicator_model::{
     ids::{LinkTopic, OwnerEpoch, PlanGeneration, TaskId, WorkerId},
@@ -130,15 +130,18 @@ pub(crate) fn chunk_writes(
     let mut wanted: BTreeMap<(WorkerId, u32), Content> = BTreeMap::new();
     let mut add = |worker: &WorkerId, task: &TaskId, epoch: Option<OwnerEpoch>| {
         let topic = task.link_topic();
-        let Some(told) = terms.of(&topic) else {
-            return;
-        };
         let chunk = keys::chunk_of(&task.link, &task.topic);
         let content = wanted.entry((worker.clone(), chunk)).or_default();
-        let content = content.0.entry(topic).or_insert_with(|| TopicContent {
-            told,
-            tasks: BTreeMap::new(),
-        });
+        let content = match content.0.entry(topic) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let Some(told) = terms.of(new.key()) else {
+                    return;
+                };
+                let tasks = BTreeMap::new();
+                new.insert(TopicContent { told, tasks })
+            }
+        };
         content.tasks.insert(task.clone(), epoch);
     };
     for (worker, task, epoch) in book.ledger.assignments() {

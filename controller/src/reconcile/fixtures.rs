@@ -90,6 +90,7 @@ pub(super) fn record(name: &str, partitions: i32, target_partitions: i32) -> Top
         first_partitions: partitions,
         partitions,
         target_partitions,
+        source_gone: false,
         start: StartPolicy::Earliest,
         first_seen: UnixMillis(1),
         origin_clusters: vec![cluster("a")],

@@ -194,6 +194,7 @@ impl Pass {
                 resolved,
                 &book.records,
                 &halted,
+                &book.frozen(),
                 targets,
                 snapshot,
             )
@@ -201,7 +202,7 @@ impl Pass {
         if !changed.is_empty() {
             self.writer.records(&mut self.book, changed).await?;
         }
-        let over = self.first_passes_over(resolved, snapshot);
+        let over = self.first_passes_over(snapshot);
         if !over.is_empty() {
             debug!(subscriptions = over.len(), "first discovery pass over");
             self.writer.baseline(&mut self.book, over).await?;
@@ -209,25 +210,15 @@ impl Pass {
         Ok(())
     }
 
-    /// Subscriptions whose source was looked at since they were first seen, and all of whose topics
-    /// are noted down.
-    fn first_passes_over(
-        &mut self,
-        resolved: &Resolved,
-        snapshot: &Snapshot,
-    ) -> Vec<(LinkId, String)> {
+    /// Subscriptions whose source was looked at since they were first seen. What that look found has
+    /// been noted down in this pass.
+    fn first_passes_over(&mut self, snapshot: &Snapshot) -> Vec<(LinkId, String)> {
         let book = &self.book;
         let subscriptions = &book.subscriptions;
         self.tickets.retain(|id, _| {
             let known = subscriptions.get(id);
             known.is_some_and(|(record, _)| !record.baseline)
         });
-        let unnoted: BTreeSet<(&LinkId, &str)> = resolved
-            .topics
-            .iter()
-            .filter(|(_, topic)| topic.is_new && topic.problem.is_none())
-            .map(|(id, topic)| (&id.link, topic.subscription.as_str()))
-            .collect();
         let mut asked: BTreeMap<&ClusterId, u64> = BTreeMap::new();
         let mut over = Vec::new();
         for (id, (record, _)) in subscriptions {
@@ -249,7 +240,7 @@ impl Pass {
             let looked = snapshot
                 .get(&link.source)
                 .is_some_and(|source| source.succeeded >= *ticket);
-            if looked && !unnoted.contains(&(&id.0, id.1.as_str())) {
+            if looked {
                 over.push(id.clone());
             }
         }

@@ -242,3 +242,7 @@ impl PlanBook {
         topics.map(|(topic, told)| (topic, told.limits)).collect()
     }
 }
+
+#[cfg(test)]
+#[path = "plan_book_tests.rs"]
+mod tests;

@@ -1,12 +1,12 @@
 //! What is noted down about topics, and which topics must not run because something is not what it was.
 //! Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kreplicator_model::{
     desired::Desired,
     ids::{ClusterId, LinkId, LinkTopic, UnixMillis},
-    resolve::{Resolved, ResolvedTopic, TopicRecord},
+    resolve::{Resolved, ResolvedTopic, TopicProblem, TopicRecord},
     spec::Link,
 };
 
@@ -36,6 +36,7 @@ pub(crate) fn new_records(
                 first_partitions: topic.first_partitions,
                 partitions: topic.partitions,
                 target_partitions: 0,
+                source_gone: false,
                 start: topic.start,
                 first_seen: now,
                 origin_clusters: topic.origin_clusters.clone(),
@@ -55,6 +56,7 @@ pub(crate) fn changed_records(
     resolved: &Resolved,
     records: &BTreeMap<LinkTopic, TopicRecord>,
     halted: &BTreeMap<LinkTopic, String>,
+    frozen: &BTreeSet<LinkId>,
     targets: &BTreeMap<LinkTopic, TargetState>,
     snapshot: &Snapshot,
 ) -> Vec<(LinkTopic, TopicRecord)> {
@@ -67,7 +69,13 @@ pub(crate) fn changed_records(
             Some(topic) if topic.problem.is_none() && !halted.contains_key(id) => {
                 up_to_date(before, topic, link, targets.get(id), snapshot)
             }
-            Some(_) => continue,
+            Some(topic) => TopicRecord {
+                source_gone: before.source_gone
+                    || matches!(topic.problem, Some(TopicProblem::SourceGone { .. })),
+                ..before.clone()
+            },
+            // What cannot be read was perhaps not unsubscribed.
+            None if frozen.contains(&id.link) => continue,
             None => unsubscribed(id, before, link, snapshot),
         };
         if after != *before {
@@ -107,7 +115,10 @@ fn unsubscribed(
     link: &Link,
     snapshot: &Snapshot,
 ) -> TopicRecord {
-    let mut after = before.clone();
+    let mut after = TopicRecord {
+        source_gone: false,
+        ..before.clone()
+    };
     let differs = |known: &Option<String>, cluster| {
         let now = kafka_id(snapshot, cluster);
         known.is_some() && now.is_some() && known.as_deref() != now
@@ -173,8 +184,13 @@ fn not_what_it_was(
     record: &TopicRecord,
     snapshot: &Snapshot,
 ) -> Option<String> {
-    let remedy = "to go on at the checkpoint, unsubscribe the topic and subscribe it again; to copy it from \
-                  the beginning, subscribe it on a link with another id";
+    let remedy = "to go on at the checkpoint, unsubscribe the topic (or exclude it from its pattern) and \
+                  subscribe it again; to copy it from the beginning, subscribe it on a link with another id";
+    if record.source_gone && topic.problem.is_none() {
+        return Some(format!(
+            "source topic was deleted and made again: copying stopped; {remedy}"
+        ));
+    }
     for (side, cluster, known) in [
         ("source", &link.source, &record.source_cluster_id),
         ("target", &link.target, &record.target_cluster_id),

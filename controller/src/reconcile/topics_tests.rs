@@ -54,7 +54,15 @@ fn changed(
     snapshot: &Snapshot,
 ) -> Option<TopicRecord> {
     let halted = halted(&desired(), resolved, records, snapshot);
-    let changed = changed_records(&desired(), resolved, records, &halted, targets, snapshot);
+    let changed = changed_records(
+        &desired(),
+        resolved,
+        records,
+        &halted,
+        &BTreeSet::new(),
+        targets,
+        snapshot,
+    );
     assert!(changed.len() <= 1);
     changed.into_iter().next().map(|(_, record)| record)
 }
@@ -176,4 +184,31 @@ fn a_cluster_that_is_not_the_declared_one_halts_its_links() {
     now.get_mut(&cluster("a")).expect("there").refused = Some("cluster a is another".to_owned());
     let halts = halted(&desired(), &resolved(&[("orders", 4)]), &records(4), &now);
     assert_eq!(halts[&topic("orders")], "cluster a is another");
+}
+
+#[test]
+fn c002_a_topic_that_was_gone_is_another_one_when_it_is_back() {
+    let mut gone = resolved(&[("orders", 4)]);
+    gone.topics
+        .get_mut(&topic("orders"))
+        .expect("there")
+        .problem = Some(TopicProblem::SourceGone {
+        cluster: cluster("a"),
+    });
+    let now = as_recorded();
+    let after = changed(&gone, &records(4), &BTreeMap::new(), &now).expect("differs");
+    assert!(after.source_gone);
+    let records: BTreeMap<_, _> = [(topic("orders"), after)].into();
+    // While it is gone that is what is told; once it is back it is halted.
+    assert!(halted(&desired(), &gone, &records, &now).is_empty());
+    let back = resolved(&[("orders", 4)]);
+    let halts = halted(&desired(), &back, &records, &now);
+    assert!(halts[&topic("orders")].contains("made again"));
+    assert_eq!(
+        changed(&back, &records, &verified(4), &now),
+        None,
+        "accepted silently"
+    );
+    let after = changed(&resolved(&[]), &records, &BTreeMap::new(), &now).expect("differs");
+    assert!(!after.source_gone);
 }

@@ -178,7 +178,16 @@ async fn a_second_leader_with_an_old_book_conflicts_and_reads_again() {
         .await;
     assert!(matches!(stale, Err(WriteError::Conflict)));
     let plan = scene.store.list("plan/").await.expect("store works");
+    let task = write("w1", 0, Requires::Nothing, 1, 1).gained.pop_first();
+    let task = task.expect("one task");
+    assert_eq!(old.ledger.assigned_to(&task), None);
     old.plan_read(&plan.entries, plan.revision);
+    assert_eq!(
+        old.ledger
+            .assigned_to(&task)
+            .map(|(worker, _)| worker.as_str()),
+        Some("w1")
+    );
     scene
         .writer
         .chunks(&mut old, writes(1), &mut published)

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Most topics made, grown or looked at in one round, so that the first ones are not told after the last.
-const BATCH_MAX: usize = 200;
+const BATCH_MAX: usize = 64;
 /// Calls under way at one cluster for one link.
 const PARALLEL_MAX: usize = 16;
 /// Time for a change to show in the cluster's metadata before it is tried again.

@@ -264,6 +264,13 @@ async fn a_store_that_is_away_for_longer_than_a_lease_costs_no_moves() {
     // The leader alone cannot reach the store: its term ends, its lease too.
     let line = fleet.controllers["c0"].line.clone();
     line.set_cut(true);
+    fleet
+        .until("it is told while the term lasts", SOON, |fleet| {
+            let state = fleet.state();
+            let mut problems = state.problems.iter();
+            problems.any(|text| text.contains("metadata store cannot be followed"))
+        })
+        .await;
     fleet.pass(MINUTE).await;
     assert!(!fleet.state().ready);
     line.set_cut(false);
@@ -272,6 +279,35 @@ async fn a_store_that_is_away_for_longer_than_a_lease_costs_no_moves() {
         .await;
     fleet.pass(MINUTE).await;
     assert_eq!(fleet.registry.running(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_whose_answers_are_lost_are_found_out_and_not_done_twice() {
+    let mut fleet = running_fleet().await;
+    let starts = fleet.registry.starts();
+    let line = fleet.controllers["c0"].line.clone();
+    line.set_deaf(true);
+    fleet.kafka.put_topic("a", "more", 6);
+    fleet.subscribe("a-b", &["more"]).await;
+    fleet.start_worker("w4");
+    fleet.pass(Duration::from_secs(2)).await;
+    line.set_deaf(false);
+    fleet.until_running(30, MINUTE).await;
+    fleet.pass(MINUTE).await;
+    assert_eq!(
+        fleet.kafka.log("b").len(),
+        4,
+        "a target topic was made twice"
+    );
+    let after = fleet.registry.starts();
+    let moved = starts
+        .iter()
+        .filter(|(task, count)| after[*task] != **count);
+    assert!(
+        moved.count() <= 8,
+        "more than the new worker's share was moved"
+    );
+    assert!(after.values().all(|count| *count <= 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -118,6 +118,20 @@ async fn c006_topics_that_appear_under_a_pattern_later_start_at_the_beginning() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn c006_what_was_there_when_the_source_was_first_seen_starts_as_asked_for() {
+    let fleet = Fleet::ready(&["w1"]).await;
+    fleet.kafka.set_mode("a", Mode::Down);
+    fleet.pass(MINUTE).await;
+    fleet.subscribe_pattern("a-b", "orders-.*").await;
+    fleet.pass(MINUTE).await;
+    fleet.kafka.put_topic("a", "orders-1", 2);
+    fleet.kafka.set_mode("a", Mode::Up);
+    fleet.until_running(2, MINUTE).await;
+    let told = told(&fleet, "orders-1").await;
+    assert!(told.values().all(|start| *start == StartPolicy::Latest));
+}
+
+#[tokio::test(start_paused = true)]
 async fn c067_a_smaller_target_is_raised_or_refused_and_a_larger_one_taken_with_a_note() {
     let fleet = Fleet::ready(&["w1"]).await;
     fleet.kafka.put_topic("a", "small", 5);
@@ -179,6 +193,19 @@ async fn c068_a_deleted_source_is_reported_and_its_target_untouched() {
     fleet.pass(MINUTE).await;
     assert_eq!(fleet.kafka.partitions("b", "a.orders"), Some(4));
     assert_eq!(fleet.kafka.partitions("a", "orders"), None);
+
+    // What has its name later is another topic: checkpoints of the first one do not hold for it (C002).
+    fleet.kafka.put_topic("a", "orders", 4);
+    fleet.pass(MINUTE).await;
+    assert_eq!(fleet.registry.running().len(), 4);
+    let problem = fleet.state().target_problems[&link_topic("a-b", "orders")]
+        .message
+        .clone();
+    assert!(problem.contains("made again"), "{problem}");
+    fleet.unsubscribe("a-b", "orders").await;
+    fleet.pass(Duration::from_secs(15)).await;
+    fleet.subscribe("a-b", &["orders"]).await;
+    fleet.until_running(8, MINUTE).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -269,6 +296,24 @@ async fn c073_a_rebuilt_target_cluster_stops_the_link_and_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn c073_a_cluster_that_is_not_the_pinned_one_is_not_copied_to() {
+    let fleet = Fleet::ready(&["w1"]).await;
+    fleet.kafka.put_topic("a", "orders", 4);
+    fleet.subscribe("a-b", &["orders"]).await;
+    fleet.until_running(4, SOON).await;
+    fleet.put_cluster_pinned("b", "b", "kafka-other").await;
+    fleet.until_running(0, SOON).await;
+    let problem = fleet.state().target_problems[&link_topic("a-b", "orders")]
+        .message
+        .clone();
+    assert!(problem.contains("kafka-b") && problem.contains("kafka-other"));
+    let state = fleet.state();
+    assert_eq!(state.clusters[&cluster_id("b")].reachable, Some(false));
+    fleet.put_cluster_pinned("b", "b", "kafka-b").await;
+    fleet.until_running(4, SOON).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn c002_a_source_topic_made_again_with_fewer_partitions_stops() {
     let fleet = Fleet::ready(&["w1"]).await;
     fleet.kafka.put_topic("a", "orders", 4);
@@ -314,6 +359,10 @@ async fn c050_a_black_holed_cluster_delays_nobody_and_a_new_address_works_at_onc
         cluster.cause
     );
     assert!(cluster.since.0 > 0);
+    // Clients are made anew now and then, since names and secrets may have changed, and no more (C126).
+    let clients = fleet.kafka.connects("s3");
+    assert!((2..10).contains(&clients), "{clients} clients");
+    assert_eq!(fleet.kafka.connects("s1"), 1);
 
     fleet.kafka.put_topic("good", "orders", 2);
     fleet.put_cluster("s3", "good").await;

@@ -225,12 +225,22 @@ impl Fleet {
     }
 
     pub(crate) async fn put_cluster(&self, name: &str, host: &str) {
+        self.put_cluster_with(name, host, None).await;
+    }
+
+    /// A cluster that must have this Kafka cluster id.
+    pub(crate) async fn put_cluster_pinned(&self, name: &str, host: &str, kafka: &str) {
+        self.put_cluster_with(name, host, Some(kafka.to_owned()))
+            .await;
+    }
+
+    async fn put_cluster_with(&self, name: &str, host: &str, expected_cluster_id: Option<String>) {
         let cluster = Cluster {
             id: cluster_id(name),
             bootstrap_servers: vec![format!("{host}:9092")],
             security: Security::default(),
             client_options: BTreeMap::new(),
-            expected_cluster_id: None,
+            expected_cluster_id,
         };
         self.put(keys::cluster(&cluster.id), cluster.encode()).await;
     }

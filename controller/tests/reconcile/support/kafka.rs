@@ -36,6 +36,7 @@ struct FakeCluster {
     mode: Mode,
     topics: BTreeMap<TopicName, FakeTopic>,
     log: Vec<String>,
+    connects: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -61,6 +62,7 @@ impl FakeKafka {
                 mode: Mode::Up,
                 topics: BTreeMap::new(),
                 log: Vec::new(),
+                connects: 0,
             });
         work(cluster)
     }
@@ -129,6 +131,11 @@ impl FakeKafka {
         self.with(host, |cluster| cluster.topics.len())
     }
 
+    /// Clients made for a cluster.
+    pub(crate) fn connects(&self, host: &str) -> usize {
+        self.with(host, |cluster| cluster.connects)
+    }
+
     /// What was changed on a cluster, in order.
     pub(crate) fn log(&self, host: &str) -> Vec<String> {
         self.with(host, |cluster| cluster.log.clone())
@@ -141,6 +148,7 @@ impl AdminConnector for FakeKafka {
             .split(':')
             .next()
             .expect("host");
+        self.with(host, |cluster| cluster.connects += 1);
         Ok(Arc::new(FakeAdmin {
             kafka: self.clone(),
             host: host.to_owned(),

@@ -24,6 +24,7 @@ pub(crate) struct Line {
 #[derive(Debug, Default)]
 struct State {
     cut: AtomicBool,
+    deaf: AtomicBool,
     commits: AtomicUsize,
 }
 
@@ -38,6 +39,11 @@ impl Line {
     /// Cuts the line or mends it.
     pub(crate) fn set_cut(&self, cut: bool) {
         self.state.cut.store(cut, Ordering::SeqCst);
+    }
+
+    /// Loses the answers to transactions, which happen all the same, or stops doing so.
+    pub(crate) fn set_deaf(&self, deaf: bool) {
+        self.state.deaf.store(deaf, Ordering::SeqCst);
     }
 
     /// Transactions that changed something.
@@ -74,6 +80,9 @@ impl MetaStore for Line {
         let outcome = self.store.commit(txn).await?;
         if matches!(outcome, Outcome::Committed(_)) {
             self.state.commits.fetch_add(1, Ordering::SeqCst);
+        }
+        if self.state.deaf.load(Ordering::SeqCst) {
+            return Err(Error::Unavailable("the answer is lost".to_owned()));
         }
         Ok(outcome)
     }
