@@ -9,9 +9,9 @@ use http::HeaderMap;
 
 /// Longest time until a call's answer begins. Streams go on for as long as they like.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// The transport keeps the caller's deadline as well and answers CANCELLED. Ours comes first, with a
-/// status that says what happened.
-const EARLIER_MAX: Duration = Duration::from_millis(20);
+/// The transport keeps the caller's deadline as well and answers CANCELLED, and so does the caller's
+/// own. Ours comes first, with a status that says what happened, and time for it to travel.
+const EARLIER_MAX: Duration = Duration::from_millis(250);
 
 /// The time a call with these headers may take.
 pub(super) fn of(headers: &HeaderMap) -> Duration {
@@ -54,10 +54,10 @@ mod tests {
             of(&headers)
         };
         assert_eq!(of(&HeaderMap::new()), CALL_MAX);
-        assert_eq!(limit("5S"), Duration::from_millis(4_980));
+        assert_eq!(limit("5S"), Duration::from_millis(4_750));
         assert_eq!(limit("100m"), Duration::from_millis(90));
         assert_eq!(limit("99999999H"), CALL_MAX);
-        assert_eq!(limit("900000u"), Duration::from_millis(880));
+        assert_eq!(limit("900000u"), Duration::from_millis(810));
         for bad in ["", "S", "5", "-5S", "123456789S", "5x", "5é"] {
             assert_eq!(parse(bad), None, "{bad}");
         }

@@ -14,8 +14,7 @@ async fn c110_a_deadline_ends_a_call_with_a_clear_error() {
     // Nobody leads: the call waits.
     let controller = rig.controller("c1").await;
     let mut request = Request::new(v1::GetStatusRequest {});
-    // Only told to the server; the client itself would wait for longer.
-    let deadline = "400m".parse().expect("legal");
+    let deadline = "2500m".parse().expect("legal");
     request.metadata_mut().insert("grpc-timeout", deadline);
     let began = Instant::now();
     let answer = timeout(LIMIT, controller.status().get_status(request)).await;
@@ -25,7 +24,7 @@ async fn c110_a_deadline_ends_a_call_with_a_clear_error() {
         &["deadline"],
     );
     assert!(
-        began.elapsed() < Duration::from_secs(3),
+        began.elapsed() < Duration::from_secs(4),
         "{:?}",
         began.elapsed()
     );
