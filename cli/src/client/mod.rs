@@ -5,7 +5,7 @@
 //! answer changes nothing twice (C112).
 //!
 //! - [`endpoint`]: where controllers are.
-//! - [`request_id`]: ids of requests.
+//! - [`mod@request_id`]: ids of requests.
 
 mod endpoint;
 mod request_id;

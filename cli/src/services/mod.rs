@@ -2,7 +2,7 @@
 //! and see to a clean stop.
 //!
 //! - [`metrics`]: the recorder behind `/metrics`.
-//! - [`standalone`]: controller and worker in one process.
+//! - [`mod@standalone`]: controller and worker in one process.
 
 mod metrics;
 mod standalone;
