@@ -19,6 +19,8 @@ pub(super) struct Look {
     pub(super) log_end: Offset,
     /// Next offset to be read. Not progress.
     pub(super) position: Offset,
+    /// The position before the source was asked, so that both are of one time or the end is newer.
+    pub(super) asked_at: Offset,
     /// How long the position has not moved while the reader was free to go on.
     pub(super) still_for: Duration,
     /// Looks in a row, before this one, that saw the reader past the end.
@@ -59,11 +61,11 @@ pub(super) fn judge(look: Look, policy: GapPolicy, stall_after: Duration) -> Ver
             GapPolicy::Halt => Verdict::Fault(halted_by_gap(look.position, look.log_start)),
         };
     }
-    if look.position > look.log_end {
+    if look.asked_at > look.log_end {
         if look.past_end_before + 1 < PAST_END_LOOKS {
             return Verdict::PastEnd;
         }
-        return Verdict::Fault(truncated(look.position, look.log_end));
+        return Verdict::Fault(truncated(look.asked_at, look.log_end));
     }
     let is_stalled = look.position < look.log_end && look.still_for >= stall_after;
     match (is_stalled, look.pokes < POKES_MAX) {
@@ -138,6 +140,7 @@ mod tests {
             log_start: Offset(0),
             log_end: Offset(100),
             position: Offset(40),
+            asked_at: Offset(40),
             still_for: Duration::from_secs(1),
             past_end_before: 0,
             pokes: 0,
@@ -153,6 +156,7 @@ mod tests {
         assert_eq!(verdict(look()), Verdict::Fine);
         let at_end = Look {
             position: Offset(100),
+            asked_at: Offset(100),
             still_for: Duration::from_secs(9_999),
             ..look()
         };
@@ -187,6 +191,7 @@ mod tests {
     fn c005_a_reader_past_the_end_is_reported_and_never_moved() {
         let past = Look {
             position: Offset(101),
+            asked_at: Offset(101),
             ..look()
         };
         assert_eq!(
@@ -203,6 +208,17 @@ mod tests {
         };
         assert_eq!(fault.kind, Kind::Truncated);
         assert!(fault.cause.contains("ends at 100"), "{fault}");
+    }
+
+    #[test]
+    fn a_reader_that_has_passed_an_end_measured_before_is_fine() {
+        let overtaken = Look {
+            position: Offset(103),
+            asked_at: Offset(99),
+            past_end_before: 5,
+            ..look()
+        };
+        assert_eq!(verdict(overtaken), Verdict::Fine);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Questions about offsets, many partitions at a time. All of them block.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{
     fault::{Fault, Kind},
-    reader::Ranges,
+    reader::{AtTimes, Ranges},
 };
 
 /// "Times" that mean the ends of a log; part of the protocol (ListOffsets).
@@ -63,6 +63,46 @@ pub(super) fn ranges<C: ConsumerContext>(
     Ok(found)
 }
 
+/// Most topics whose metadata is asked for one by one; beyond, one request for all is cheaper.
+const TOPICS_ASKED_SINGLY_MAX: usize = 16;
+
+/// As [`ranges`], for partitions that may have been made a moment ago: the library goes by metadata of
+/// its own, which may be a minute old, so what it does not know is looked up at a broker and asked
+/// once more.
+///
+/// # Errors
+/// As [`ranges`].
+pub(super) fn fresh_ranges<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    partitions: &[Place],
+    deadline: Duration,
+) -> Result<Ranges, Code> {
+    let end = Instant::now() + deadline;
+    let mut found = ranges(consumer, partitions, deadline)?;
+    let unknown: Vec<Place> = partitions
+        .iter()
+        .filter(|place| !matches!(found.get(*place), Some(Ok(_))))
+        .cloned()
+        .collect();
+    let left = || end.saturating_duration_since(Instant::now());
+    if unknown.is_empty() || left().is_zero() {
+        return Ok(found);
+    }
+    let topics: BTreeSet<&TopicName> = unknown.iter().map(|(topic, _)| topic).collect();
+    let refreshed = if topics.len() > TOPICS_ASKED_SINGLY_MAX {
+        consumer.fetch_metadata(None, left()).map(drop)
+    } else {
+        topics.iter().try_for_each(|topic| {
+            let metadata = consumer.fetch_metadata(Some(topic.as_str()), left());
+            metadata.map(drop)
+        })
+    };
+    if refreshed.is_ok() && !left().is_zero() {
+        found.extend(ranges(consumer, &unknown, left())?);
+    }
+    Ok(found)
+}
+
 /// First offsets at or after times; None: no such record yet.
 ///
 /// # Errors
@@ -71,7 +111,7 @@ pub(super) fn at_times<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     times: &[(Place, i64)],
     deadline: Duration,
-) -> Result<HashMap<Place, Result<Option<Offset>, Fault>>, Code> {
+) -> Result<AtTimes, Code> {
     // Times before the epoch would be taken for the marks above.
     let times = times
         .iter()

@@ -6,6 +6,7 @@
 //! the pausing of single partitions.
 
 mod client;
+mod parts;
 mod pump;
 
 use std::{
@@ -36,7 +37,7 @@ use super::{
 use crate::budget::Reservation;
 
 /// What the thread is told.
-enum Command {
+pub(super) enum Command {
     Open {
         lane: Arc<Lane>,
         at: Offset,
@@ -81,6 +82,13 @@ impl Waker {
     pub(super) fn wake(&self) {
         // A reader that is gone needs no waking.
         drop(self.commands.send(Command::Wake(self.lane)));
+    }
+
+    /// A waker whose calls a test sees.
+    #[cfg(test)]
+    pub(super) fn for_tests(lane: LaneNumber) -> (Self, mpsc::Receiver<Command>) {
+        let (commands, woken) = mpsc::channel();
+        (Self { commands, lane }, woken)
     }
 }
 
@@ -223,6 +231,9 @@ impl News {
 /// Offsets of partitions of the source.
 pub(super) type Ranges = HashMap<(TopicName, i32), Result<(Offset, Offset), Fault>>;
 
+/// First offsets at or after a time; None: no such record yet.
+pub(super) type AtTimes = HashMap<(TopicName, i32), Result<Option<Offset>, Fault>>;
+
 /// Questions to the source, through the reader's consumer. Every answer is waited for on the calling
 /// thread.
 #[derive(Clone)]
@@ -242,12 +253,22 @@ impl Questions {
         offsets::ranges(&consumer, partitions, deadline).map_err(|code| self.fault(code))
     }
 
+    /// As [`Self::ranges`], for partitions that may have been made a moment ago.
+    pub(super) fn fresh_ranges(
+        &self,
+        partitions: &[(TopicName, i32)],
+        deadline: Duration,
+    ) -> Result<Ranges, Fault> {
+        let consumer = self.consumer()?;
+        offsets::fresh_ranges(&consumer, partitions, deadline).map_err(|code| self.fault(code))
+    }
+
     /// First offsets at or after times; None: no such record yet.
     pub(super) fn at_times(
         &self,
         times: &[((TopicName, i32), i64)],
         deadline: Duration,
-    ) -> Result<HashMap<(TopicName, i32), Result<Option<Offset>, Fault>>, Fault> {
+    ) -> Result<AtTimes, Fault> {
         let consumer = self.consumer()?;
         offsets::at_times(&consumer, times, deadline).map_err(|code| self.fault(code))
     }

@@ -51,11 +51,11 @@ pub trait Sink: Send + Sync + Debug {
     /// An outlet for one task. Does not wait for the network.
     fn open(&self, spec: &TaskSpec, receipts: Arc<dyn Receipts>) -> Arc<dyn Outlet>;
 
-    /// Makes sure that records can be offered; called before each attempt of a task.
+    /// Makes sure that records of these tasks can be offered; called before each attempt.
     ///
     /// # Errors
-    /// Why not, with the remedy.
-    async fn prepare(&self, deadline: Duration) -> Result<(), Fault>;
+    /// Why nothing can be offered, with the remedy. Trouble of one task is told when it offers.
+    async fn prepare(&self, tasks: &[&TaskSpec], deadline: Duration) -> Result<(), Fault>;
 
     /// Why nothing is acknowledged now, as far as is known.
     fn trouble(&self) -> Option<String>;

@@ -57,6 +57,9 @@ impl Schedule {
 /// What earlier looks at a partition saw.
 #[derive(Debug, Default)]
 pub(super) struct LookState {
+    /// Where the reader was when the source was asked: an end that was measured since then may be
+    /// below where the reader has got meanwhile, but never below this.
+    asked_at: Option<Offset>,
     /// Where the reader has been since when, while it should have moved.
     still: Option<(Offset, Instant)>,
     past_end: u32,
@@ -104,6 +107,7 @@ impl LookState {
             log_start,
             log_end,
             position,
+            asked_at: self.asked_at.unwrap_or(position).min(position),
             still_for,
             past_end_before: self.past_end,
             pokes: self.pokes,
@@ -131,9 +135,10 @@ impl Driver {
         let Some(clients) = &self.clients else { return };
         let partitions: Vec<(TopicName, i32)> = self
             .entries
-            .values()
+            .values_mut()
             .filter(|entry| !entry.machine.is_stopped())
             .map(|entry| {
+                entry.look.asked_at = entry.lane.numbers().position;
                 let id = &entry.lane.spec.id;
                 (id.topic.clone(), id.partition.0)
             })
@@ -215,7 +220,7 @@ impl Driver {
         let Some(entry) = self.entries.get_mut(&lane) else {
             return;
         };
-        entry.look.past_end = if look.position > look.log_end {
+        entry.look.past_end = if look.asked_at > look.log_end {
             look.past_end_before + 1
         } else {
             0

@@ -72,7 +72,8 @@ impl Driver {
         };
         let sink = Arc::clone(&self.sink);
         self.jobs.spawn(async move {
-            let found = match sink.prepare(finder.deadline).await {
+            let specs: Vec<&TaskSpec> = asks.iter().map(|ask| &ask.spec).collect();
+            let found = match sink.prepare(&specs, finder.deadline).await {
                 Ok(()) => finder.find(&asks).await,
                 Err(fault) => Err(fault),
             };
@@ -166,7 +167,7 @@ impl Finder {
         let places: Vec<Place> = asks.iter().map(|ask| place(&ask.spec)).collect();
         let deadline = self.deadline;
         let questions = self.questions.clone();
-        let ranges = blocking(move || questions.ranges(&places, deadline)).await?;
+        let ranges = blocking(move || questions.fresh_ranges(&places, deadline)).await?;
         let mut resolved = self.resolve_times(asks, &loaded).await?;
         let mut found = Vec::with_capacity(asks.len());
         let mut to_save = Vec::new();

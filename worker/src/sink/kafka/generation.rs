@@ -1,9 +1,10 @@
 //! One producer, its thread, and the books of what is in it.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -43,7 +44,13 @@ pub(super) struct Generation {
     /// Taken out by the thread when it ends, so that it is dropped there (C109).
     producer: RwLock<Option<BaseProducer<Events>>>,
     ended: watch::Receiver<bool>,
+    /// Partitions of each topic, as looked up last. The library refuses to send to a partition that its
+    /// own metadata does not have, which may be a minute old.
+    known: Mutex<BTreeMap<String, i32>>,
 }
+
+/// Most topics that are looked up one by one; beyond, one request for all is cheaper.
+const TOPICS_ASKED_SINGLY_MAX: usize = 16;
 
 /// Shared with the library's callbacks.
 struct Books {
@@ -89,6 +96,7 @@ impl Generation {
             books,
             producer: RwLock::new(Some(producer)),
             ended,
+            known: Mutex::default(),
         });
         let served = Arc::clone(&generation);
         thread::Builder::new()
@@ -142,6 +150,55 @@ impl Generation {
     /// Counts records of an outlet that was thrown out.
     pub(super) fn condemn(&self, records: u64) {
         self.books.condemned.fetch_add(records, Ordering::AcqRel);
+    }
+
+    /// Whether the topics are known to have so many partitions.
+    pub(super) fn knows(&self, partitions: &BTreeMap<String, i32>) -> bool {
+        let known = self.known();
+        partitions
+            .iter()
+            .all(|(topic, count)| known.get(topic).is_some_and(|known| known >= count))
+    }
+
+    /// Looks up topics that are not known to have so many partitions. What cannot be found out is met
+    /// again when a record is sent. Blocks.
+    pub(super) fn learn(&self, partitions: &BTreeMap<String, i32>, deadline: Duration) {
+        let end = Instant::now() + deadline;
+        let unknown: Vec<&str> = {
+            let known = self.known();
+            let news = partitions
+                .iter()
+                .filter(|(topic, count)| known.get(*topic).is_none_or(|known| known < count));
+            news.map(|(topic, _)| topic.as_str()).collect()
+        };
+        let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(producer) = producer.as_ref() else {
+            return;
+        };
+        let asked: Vec<Option<&str>> = if unknown.len() > TOPICS_ASKED_SINGLY_MAX {
+            vec![None]
+        } else {
+            unknown.into_iter().map(Some).collect()
+        };
+        for topic in asked {
+            let left = end.saturating_duration_since(Instant::now());
+            let metadata = match producer.client().fetch_metadata(topic, left) {
+                Ok(metadata) => metadata,
+                Err(error) => {
+                    debug!(cluster = %self.books.cluster, %error, "topics cannot be looked up");
+                    return;
+                }
+            };
+            let found = metadata.topics().iter().filter_map(|topic| {
+                let count = i32::try_from(topic.partitions().len()).ok()?;
+                Some((topic.name().to_owned(), count))
+            });
+            self.known().extend(found);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, i32>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The cluster's own id, asked for within `deadline`. Blocks.

@@ -12,7 +12,7 @@ mod outlet;
 mod pool;
 mod refusal;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kreplicator_kafka::{
@@ -93,8 +93,13 @@ impl Sink for KafkaSink {
         Arc::new(KafkaOutlet::new(spec, receipts, Arc::clone(&self.pool)))
     }
 
-    async fn prepare(&self, deadline: Duration) -> Result<(), Fault> {
-        if self.pool.is_ready() {
+    async fn prepare(&self, tasks: &[&TaskSpec], deadline: Duration) -> Result<(), Fault> {
+        let mut partitions: BTreeMap<String, i32> = BTreeMap::new();
+        for task in tasks {
+            let count = partitions.entry(task.target_topic.to_string()).or_default();
+            *count = (*count).max(task.id.partition.0 + 1);
+        }
+        if self.pool.knows(&partitions) {
             return Ok(());
         }
         let cluster = self.cluster.clone();
@@ -105,10 +110,11 @@ impl Sink for KafkaSink {
             let properties = client_properties(&cluster, secrets.as_ref())
                 .map_err(|error| Fault::from((Kind::Target, &error)))?;
             pool.prepare(&properties)?;
-            match &cluster.expected_cluster_id {
-                Some(expected) => check_cluster_id(&cluster, expected, &pool, deadline),
-                None => Ok(()),
+            if let Some(expected) = &cluster.expected_cluster_id {
+                check_cluster_id(&cluster, expected, &pool, deadline)?;
             }
+            pool.learn(&partitions, deadline);
+            Ok(())
         })
         .await;
         match made {

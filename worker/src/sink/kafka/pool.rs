@@ -1,6 +1,7 @@
 //! Generations of producers of one cluster.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -58,9 +59,17 @@ impl Pool {
         }
     }
 
-    /// Whether records can go in.
-    pub(super) fn is_ready(&self) -> bool {
-        self.current().is_some()
+    /// Whether records for these partitions (how many of each topic) can go in at once.
+    pub(super) fn knows(&self, partitions: &BTreeMap<String, i32>) -> bool {
+        self.current()
+            .is_some_and(|current| current.knows(partitions))
+    }
+
+    /// Has the producer look up topics that it does not know so wide. Blocks.
+    pub(super) fn learn(&self, partitions: &BTreeMap<String, i32>, deadline: Duration) {
+        if let Some(current) = self.current() {
+            current.learn(partitions, deadline);
+        }
     }
 
     /// The generation that takes new records.
