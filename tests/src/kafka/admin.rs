@@ -18,7 +18,7 @@ use crate::wait;
 /// Deadline of one call.
 const CALL: Duration = Duration::from_secs(20);
 /// How long a change of topics may take to be seen by everyone.
-const VISIBLE: Duration = Duration::from_secs(30);
+const VISIBLE: Duration = Duration::from_secs(60);
 
 impl KafkaCluster {
     /// Creates a topic with the cluster's default replication and the settings given.
@@ -226,7 +226,7 @@ impl KafkaCluster {
     /// Waits until a topic has at least `partitions` partitions, each with a leader.
     ///
     /// # Errors
-    /// When it has not within 30 s.
+    /// When it has not within 60 s.
     pub async fn wait_partitions(&self, topic: &str, partitions: i32) -> Result<()> {
         let what = format!("{partitions} partitions of {topic} on {}", self.name());
         wait::until_true(&what, VISIBLE, async || {
