@@ -4,8 +4,10 @@
 //! A lane decides whether the next record may go on (its share of memory, its topic's limits, the
 //! fence) and keeps the checkpoint. It is locked for moments only and nothing under its lock waits.
 
+mod receipts;
+
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -27,13 +29,11 @@ use crate::{
     budget::{Budget, Grant, Share},
     clock::WallClock,
     engine::TaskSpec,
-    sink::{Offer, Outlet, Receipt, Receipts, Record, Sink},
+    sink::{Offer, Outlet, Receipts, Record, Sink},
 };
 
 /// Memory that a record costs besides its payload: the library's own structures, roughly.
 const RECORD_OVERHEAD_BYTES: u64 = 128;
-/// Latency is sampled this often at most, for each task.
-const LATENCY_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Number of a lane, unique in its engine; a task that is started anew gets a new one.
 pub(super) type LaneNumber = u64;
@@ -88,8 +88,8 @@ struct State {
     /// None until the first start is found.
     tracker: Option<AckTracker>,
     share: Share,
-    /// The reader's opening that may hand in records; 0: none.
-    opening: u64,
+    /// The reader's opening that may hand in records.
+    opening: Option<u64>,
     waker: Option<Waker>,
     /// The reader holds records back until the lane is ready.
     held_back: bool,
@@ -137,7 +137,7 @@ impl Lane {
             state: Mutex::new(State {
                 tracker: None,
                 share: shared.budget.share(),
-                opening: 0,
+                opening: None,
                 waker: None,
                 held_back: false,
                 woken: false,
@@ -160,7 +160,7 @@ impl Lane {
 
     /// Opens the way into the sink; done once, before the first start.
     pub(super) fn attach(self: &Arc<Self>, sink: &dyn Sink) {
-        let receipts: Arc<dyn Receipts> = Arc::new(ToLane(Arc::downgrade(self)));
+        let receipts: Arc<dyn Receipts> = Arc::new(receipts::ToLane(Arc::downgrade(self)));
         self.outlet.get_or_init(|| sink.open(&self.spec, receipts));
     }
 
@@ -192,7 +192,7 @@ impl Lane {
     /// Lets the reader's `opening` hand in records from the position on, and no other.
     pub(super) fn open(&self, opening: u64, waker: Waker) {
         let mut state = self.lock();
-        state.opening = opening;
+        state.opening = Some(opening);
         state.waker = Some(waker);
         state.held_back = false;
         state.woken = false;
@@ -201,7 +201,7 @@ impl Lane {
     /// Takes no record any more. What is outstanding goes on.
     pub(super) fn close(&self) {
         let mut state = self.lock();
-        state.opening = 0;
+        state.opening = None;
         state.waker = None;
         state.held_back = false;
     }
@@ -229,7 +229,7 @@ impl Lane {
     /// The reader has passed everything below `end` and handed on whatever it found.
     pub(super) fn pass_over(&self, opening: u64, end: Offset) {
         let mut state = self.lock();
-        if state.opening != opening || state.failed || state.held_back {
+        if state.opening != Some(opening) || state.failed || state.held_back {
             return;
         }
         let Some(tracker) = state.tracker.as_mut() else {
@@ -247,7 +247,7 @@ impl Lane {
     /// A record from the reader.
     pub(super) fn take(&self, opening: u64, record: &Record<'_>) -> Taken {
         let mut state = self.lock();
-        if state.opening != opening || state.failed {
+        if state.opening != Some(opening) || state.failed {
             return Taken::Dropped;
         }
         let Some(tracker) = state.tracker.as_ref() else {
@@ -257,7 +257,7 @@ impl Lane {
             return Taken::Dropped;
         }
         if !self.shared.fence.is_open() {
-            state.opening = 0;
+            state.opening = None;
             self.tell(LaneEvent::Fenced);
             return Taken::Dropped;
         }
@@ -316,7 +316,7 @@ impl Lane {
     /// The reader cannot open the partition.
     pub(super) fn reader_failed(&self, opening: u64, fault: Fault) {
         let mut state = self.lock();
-        if state.opening == opening {
+        if state.opening == Some(opening) {
             self.fail(&mut state, fault);
         }
     }
@@ -360,58 +360,13 @@ impl Lane {
         Numbers {
             checkpoint: state.tracker.as_ref().map(AckTracker::checkpoint),
             position: state.tracker.as_ref().map(AckTracker::position),
-            free: state.opening > 0 && !state.held_back && !state.failed,
+            free: state.opening.is_some() && !state.held_back && !state.failed,
             in_flight: state.in_flight,
             unanswered_for,
             moved_at: state.moved_at,
             records: state.records,
             bytes: state.bytes,
             gap_records: state.gap_records,
-        }
-    }
-
-    fn delivered(&self, receipt: Receipt) {
-        let mut state = self.lock();
-        let before = state.tracker.as_ref().map(AckTracker::checkpoint);
-        if let Some(tracker) = state.tracker.as_mut() {
-            tracker.acked(receipt.offset);
-        }
-        let moved = before != state.tracker.as_ref().map(AckTracker::checkpoint);
-        state.records += 1;
-        state.bytes += receipt.payload_bytes;
-        self.shared.metrics.records.increment(1);
-        self.shared.metrics.bytes.increment(receipt.payload_bytes);
-        if moved {
-            self.note_progress(&mut state);
-        }
-        state.answered_at = Instant::now();
-        self.sample_latency(&mut state, receipt.timestamp);
-        self.returned(&mut state, receipt.payload_bytes);
-    }
-
-    fn failed(&self, receipt: Receipt, fault: Fault) {
-        let mut state = self.lock();
-        state.answered_at = Instant::now();
-        self.fail(&mut state, fault);
-        self.returned(&mut state, receipt.payload_bytes);
-    }
-
-    /// A record came back from the sink, delivered or not.
-    fn returned(&self, state: &mut State, payload_bytes: u64) {
-        state.share.give(payload_bytes + RECORD_OVERHEAD_BYTES);
-        state.in_flight -= 1;
-        if state.in_flight == 0 {
-            state.alone = false;
-            if state.watch_settled {
-                state.watch_settled = false;
-                self.tell(LaneEvent::Settled);
-            }
-        }
-        if state.held_back && !state.woken && is_ready(state) {
-            state.woken = true;
-            if let Some(waker) = &state.waker {
-                waker.wake();
-            }
         }
     }
 
@@ -429,19 +384,6 @@ impl Lane {
 
     fn note_progress(&self, state: &mut State) {
         state.moved_at = self.shared.clock.now();
-    }
-
-    fn sample_latency(&self, state: &mut State, timestamp: Option<UnixMillis>) {
-        let due = state
-            .latency_sampled_at
-            .is_none_or(|at| at.elapsed() >= LATENCY_SAMPLE_INTERVAL);
-        let Some(timestamp) = timestamp.filter(|_| due) else {
-            return;
-        };
-        state.latency_sampled_at = Some(Instant::now());
-        let millis = self.shared.clock.now().0.saturating_sub(timestamp.0).max(0);
-        let latency = Duration::from_millis(millis.unsigned_abs());
-        self.shared.metrics.latency.record(latency.as_secs_f64());
     }
 
     /// The driver is gone only when the engine is closing; nobody needs to know then.
@@ -466,24 +408,6 @@ fn hold_back(state: &mut State, ready_at_bytes: u64) -> Taken {
 fn is_ready(state: &State) -> bool {
     let is_alone = state.alone && state.in_flight > 0;
     state.failed || (!is_alone && state.share.held_bytes() <= state.ready_at_bytes)
-}
-
-/// Receipts for a lane. Weak, or lane and outlet would keep each other for ever.
-#[derive(Debug)]
-struct ToLane(Weak<Lane>);
-
-impl Receipts for ToLane {
-    fn delivered(&self, receipt: Receipt) {
-        if let Some(lane) = self.0.upgrade() {
-            lane.delivered(receipt);
-        }
-    }
-
-    fn failed(&self, receipt: Receipt, fault: Fault) {
-        if let Some(lane) = self.0.upgrade() {
-            lane.failed(receipt, fault);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -78,8 +78,9 @@ struct State {
     last_lane: LaneNumber,
 }
 
-/// A driver at work.
+/// A driver at work. One whose link was changed takes no new tasks and ends with its last one.
 struct Running {
+    is_superseded: bool,
     context: Arc<LinkContext>,
     shared: Shared,
     orders: mpsc::UnboundedSender<Order>,
@@ -138,6 +139,7 @@ impl RecordsEngine {
         self.drivers
             .spawn(driver.run(incoming, lane_events, cancel));
         Running {
+            is_superseded: false,
             context: Arc::clone(context),
             shared,
             orders,
@@ -195,12 +197,15 @@ impl Engine for RecordsEngine {
         state.last_lane += 1;
         let number = state.last_lane;
         let link = context.link.id.clone();
-        let is_driven = state.links.get(&link).is_some_and(|drivers| {
-            drivers
-                .iter()
-                .any(|running| *running.context == *context && !running.orders.is_closed())
-        });
-        if !is_driven {
+        let drivers = state.links.entry(link.clone()).or_default();
+        drivers.retain(|running| !running.orders.is_closed());
+        let is_for_it = |running: &Running| !running.is_superseded && *running.context == *context;
+        if !drivers.iter().any(is_for_it) {
+            for running in drivers.iter_mut().filter(|running| !running.is_superseded) {
+                running.is_superseded = true;
+                // One that is gone has nothing to end.
+                drop(running.orders.send(Order::EndWhenEmpty));
+            }
             let sink = self.sink(state, &context.target);
             let running = self.drive(&context, sink);
             state.links.entry(link.clone()).or_default().push(running);
@@ -208,7 +213,7 @@ impl Engine for RecordsEngine {
         let drivers = state.links.get(&link).expect("just looked at or added");
         let running = drivers
             .iter()
-            .find(|running| *running.context == *context && !running.orders.is_closed())
+            .find(|running| is_for_it(running))
             .expect("just looked at or added");
         let lane = Lane::new(number, spec, running.shared.clone());
         // A driver ends only when it was released or the engine is cancelled.
@@ -227,8 +232,23 @@ impl Engine for RecordsEngine {
 
     async fn close(&self, deadline: Duration) {
         let end = Instant::now() + deadline;
-        let running = std::mem::take(&mut self.lock().links);
+        let (running, sinks) = {
+            let mut state = self.lock();
+            (
+                std::mem::take(&mut state.links),
+                std::mem::take(&mut state.sinks),
+            )
+        };
+        let sinks: Vec<_> = sinks
+            .into_values()
+            .flatten()
+            .filter_map(|sink| sink.upgrade())
+            .collect();
         Self::release(running.into_values().flatten().collect(), deadline).await;
+        for sink in sinks {
+            sink.close(end.saturating_duration_since(Instant::now()))
+                .await;
+        }
         self.drivers.close();
         let left = end.saturating_duration_since(Instant::now());
         // Lapses where a client does not end; the process is about to.

@@ -8,7 +8,7 @@ mod wire;
 use std::{sync::Arc, time::Duration};
 
 use kreplicator_model::{
-    ids::OwnerEpoch,
+    ids::{ClusterId, OwnerEpoch},
     spec::{CheckpointSide, GapPolicy, StartPolicy},
 };
 use kreplicator_worker::engine::{Engine, State, Stopped};
@@ -336,7 +336,11 @@ async fn c046_a_task_that_is_stuck_is_thrown_out_in_time_and_its_neighbours_go_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn c027_a_broken_producer_is_replaced_and_tasks_go_back_to_what_was_acknowledged() {
-    let rig = Rig::new();
+    rig::metrics();
+    let mut rig = Rig::new();
+    let mut context = (*rig.context).clone();
+    context.target.id = ClusterId::new("c027").expect("legal");
+    rig.context = Arc::new(context);
     rig.topic("orders", 1);
     fill(&rig.source, "orders", &numbered(0, 0..50));
     let task = rig.start("orders", 0);
@@ -348,10 +352,18 @@ async fn c027_a_broken_producer_is_replaced_and_tasks_go_back_to_what_was_acknow
     fill(&rig.source, "orders", &numbered(0, 50..100));
     let status = copied(task.as_ref(), 100).await;
     assert!(status.records_total >= 100, "{status:?}");
+    let replaced = "kreplicator_worker_producer_rebuilds_total{target=\"c027\"} 1";
+    assert!(
+        rig::metrics().contains(replaced),
+        "the producer was replaced once"
+    );
     let found = values(&read(&rig.target, "orders", 1, 100).await, 0);
     let mut distinct = found.clone();
     distinct.dedup();
-    distinct.sort_by_key(|value| value["0,".len()..].parse::<u32>().expect("a number"));
+    distinct.sort_by_key(|value| {
+        let number = value.strip_prefix("0,").expect("numbered");
+        number.parse::<u32>().expect("a number")
+    });
     distinct.dedup();
     let expected: Vec<_> = (0..100).map(|number| format!("0,{number}")).collect();
     assert_eq!(distinct, expected, "nothing is missing");
@@ -641,4 +653,96 @@ async fn c109_everything_is_let_go_within_the_deadline() {
         "{:?}",
         began.elapsed()
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c028_no_gaps_over_many_lost_producers_and_pauses() {
+    const RECORDS: usize = 3_000;
+    let mut config = quick_config();
+    config.sink.rebuild_interval_min = Duration::from_millis(100);
+    config.sink.rebuild_interval_max = Duration::from_millis(200);
+    // Little memory: partitions are paused and resumed all the time.
+    let rig = Rig::with(config, 3 << 20);
+    rig.topic("orders", 4);
+    let padding = "x".repeat(1_000);
+    for partition in 0..4 {
+        let records: Vec<_> = (0..RECORDS)
+            .map(|number| Rec::new(partition, &format!("{number:06} {padding}")))
+            .collect();
+        fill(&rig.source, "orders", &records);
+    }
+    let tasks: Vec<_> = (0..4)
+        .map(|partition| rig.start("orders", partition))
+        .collect();
+    let all = i64::try_from(RECORDS).expect("small");
+    let end = Instant::now() + PATIENCE;
+    let mut losses = 0;
+    while tasks
+        .iter()
+        .any(|task| task.status().checkpoint.is_none_or(|at| at.0 < all))
+    {
+        assert!(Instant::now() < end, "{:#?}", tasks[0].status());
+        if losses < 8 && tasks[0].status().records_total > 100 {
+            losses += 1;
+            rig.target.request_errors(
+                RDKafkaApiKey::Produce,
+                &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER],
+            );
+        }
+        sleep(Duration::from_millis(150)).await;
+    }
+    assert!(losses > 3, "the test was over before it began: {losses}");
+    let found = read(&rig.target, "orders", 4, 4 * RECORDS).await;
+    for partition in 0..4 {
+        let mut next = 0;
+        for value in values(&found, partition) {
+            let number = value.split(' ').next().expect("numbered");
+            let number: usize = number.parse().expect("a number");
+            assert!(
+                number <= next,
+                "partition {partition}: {number} came before {next}"
+            );
+            next = next.max(number + 1);
+        }
+        assert_eq!(next, RECORDS, "partition {partition}");
+    }
+    for task in tasks {
+        assert_eq!(task.stop(STOP).await, Stopped::Clean);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_link_takes_over_task_by_task_and_its_old_clients_end() {
+    let mut rig = Rig::new();
+    rig.topic("orders", 2);
+    for partition in 0..2 {
+        fill(&rig.source, "orders", &numbered(partition, 0..10));
+    }
+    let before: Vec<_> = (0..2)
+        .map(|partition| rig.start("orders", partition))
+        .collect();
+    for task in &before {
+        copied(task.as_ref(), 10).await;
+    }
+    let reserved = rig.budget.used_bytes();
+    let mut context = (*rig.context).clone();
+    context.link.on_gap = GapPolicy::Halt;
+    rig.context = Arc::new(context);
+    assert_eq!(before[0].stop(STOP).await, Stopped::Clean);
+    let first = rig.start("orders", 0);
+    fill(&rig.source, "orders", &numbered(0, 10..20));
+    fill(&rig.source, "orders", &numbered(1, 10..20));
+    copied(first.as_ref(), 20).await;
+    copied(before[1].as_ref(), 20).await;
+    assert_eq!(before[1].stop(STOP).await, Stopped::Clean);
+    let end = Instant::now() + PATIENCE;
+    while rig.budget.used_bytes() > reserved {
+        assert!(Instant::now() < end, "the old reader's memory is kept");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let second = rig.start("orders", 1);
+    fill(&rig.source, "orders", &numbered(1, 20..25));
+    copied(second.as_ref(), 25).await;
+    let found = read(&rig.target, "orders", 2, 45).await;
+    assert_eq!(found.len(), 45, "nothing twice");
 }

@@ -125,12 +125,13 @@ impl Rig {
     pub(crate) fn commit(&self, topic: &str, partition: i32, offset: i64, meta: &str) {
         let consumer = group_consumer(&self.source);
         let mut list = TopicPartitionList::new();
-        let mut element = list.add_partition(topic, partition);
-        element
-            .set_offset(rdkafka::Offset::Offset(offset))
-            .expect("an offset");
-        element.set_metadata(meta);
-        drop(element);
+        {
+            let mut element = list.add_partition(topic, partition);
+            element
+                .set_offset(rdkafka::Offset::Offset(offset))
+                .expect("an offset");
+            element.set_metadata(meta);
+        }
         consumer
             .commit(&list, rdkafka::consumer::CommitMode::Sync)
             .expect("committed");
@@ -368,4 +369,14 @@ pub(crate) async fn copied(task: &dyn RunningTask, checkpoint: i64) -> Status {
 /// Waits until a task is faulted.
 pub(crate) async fn faulted(task: &dyn RunningTask) -> Status {
     status_where(task, "a fault", |status| status.state == State::Faulted).await
+}
+
+/// All metrics of this process, as rendered.
+pub(crate) fn metrics() -> String {
+    static HANDLE: std::sync::LazyLock<metrics_exporter_prometheus::PrometheusHandle> =
+        std::sync::LazyLock::new(|| {
+            let builder = metrics_exporter_prometheus::PrometheusBuilder::new();
+            builder.install_recorder().expect("installed once")
+        });
+    HANDLE.render()
 }

@@ -1,31 +1,25 @@
 //! The reader's thread.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::{Arc, mpsc},
     time::Duration,
 };
 
-use kreplicator_model::ids::{Offset, UnixMillis};
+use kreplicator_model::ids::Offset;
 use rdkafka::{
     TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
     error::{KafkaError, RDKafkaErrorCode as Code},
-    message::{
-        BorrowedHeaders, BorrowedMessage, Message as _, OwnedHeaders, OwnedMessage, Timestamp,
-    },
+    message::{BorrowedMessage, Message as _, OwnedMessage},
 };
 use tokio::time::Instant;
 
-use super::{Command, News, client::Events};
-use crate::{
-    records::{
-        fault::{Fault, Kind},
-        headers::{self, KafkaHeaders},
-        lane::{Lane, LaneNumber, Taken},
-        positions::Evidence,
-    },
-    sink::{NoHeaders, Record},
+use super::{Command, News, client::Events, parts::Parts};
+use crate::records::{
+    fault::{Fault, Kind},
+    lane::{Lane, LaneNumber, Taken},
+    positions::Evidence,
 };
 
 /// Longest wait for a record; commands wait as long.
@@ -45,7 +39,7 @@ pub(super) struct Pump {
     open: HashMap<String, HashMap<i32, Opening>>,
     places: HashMap<LaneNumber, (String, i32)>,
     /// Lanes whose records are held back.
-    held_back: BTreeMap<LaneNumber, ()>,
+    held_back: BTreeSet<LaneNumber>,
     woken: Vec<LaneNumber>,
     scanned_at: Instant,
     /// Partitions that this consumer had open before.
@@ -61,6 +55,26 @@ struct Opening {
     evidence: Evidence,
 }
 
+/// What is to be done between two polls, when everything that was said is put together.
+#[derive(Default)]
+struct Orders {
+    /// Done first: a lane that is opened again is closed before.
+    closes: BTreeSet<LaneNumber>,
+    opens: BTreeMap<LaneNumber, (Arc<Lane>, Offset, u64)>,
+}
+
+impl Orders {
+    fn open(&mut self, lane: Arc<Lane>, at: Offset, opening: u64) {
+        self.closes.insert(lane.number);
+        self.opens.insert(lane.number, (lane, at, opening));
+    }
+
+    fn close(&mut self, lane: LaneNumber) {
+        self.opens.remove(&lane);
+        self.closes.insert(lane);
+    }
+}
+
 impl Pump {
     pub(super) fn new(
         consumer: Arc<BaseConsumer<Events>>,
@@ -73,7 +87,7 @@ impl Pump {
             news,
             open: HashMap::new(),
             places: HashMap::new(),
-            held_back: BTreeMap::new(),
+            held_back: BTreeSet::new(),
             woken: Vec::new(),
             scanned_at: Instant::now(),
             known: HashSet::new(),
@@ -90,81 +104,105 @@ impl Pump {
 
     /// Carries out all commands that have come; false: the end.
     fn obey(&mut self) -> bool {
-        let mut opens = Vec::new();
-        let mut is_running = true;
+        let mut orders = Orders::default();
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Open { lane, at, opening }) => opens.push((lane, at, opening)),
-                Ok(Command::Close(lane)) => {
-                    opens.retain(|(open, _, _)| open.number != lane);
-                    self.close(lane);
-                }
+                Ok(Command::Open { lane, at, opening }) => orders.open(lane, at, opening),
+                Ok(Command::Close(lane)) => orders.close(lane),
                 Ok(Command::Wake(lane)) => self.woken.push(lane),
+                Ok(Command::End) | Err(mpsc::TryRecvError::Disconnected) => return false,
                 Err(mpsc::TryRecvError::Empty) => break,
-                Ok(Command::End) | Err(mpsc::TryRecvError::Disconnected) => {
-                    is_running = false;
-                    break;
-                }
             }
         }
-        if is_running && !opens.is_empty() {
-            self.open(opens);
-        }
-        is_running
+        // All in one call each: each call costs the library a copy of everything assigned.
+        self.close(&orders.closes);
+        self.open(orders.opens);
+        true
     }
 
-    /// Opens partitions, all in one call: each call costs the library a copy of everything assigned.
-    fn open(&mut self, opens: Vec<(Arc<Lane>, Offset, u64)>) {
+    fn close(&mut self, lanes: &BTreeSet<LaneNumber>) {
+        let mut closed = TopicPartitionList::new();
+        let mut paused = TopicPartitionList::new();
+        for lane in lanes {
+            let Some((topic, partition)) = self.forget(*lane) else {
+                continue;
+            };
+            if self.held_back.remove(lane) {
+                paused.add_partition(&topic, partition);
+            }
+            closed.add_partition(&topic, partition);
+        }
+        if paused.count() > 0 {
+            // The library would remember the pause over the next opening.
+            self.complain_about(self.consumer.resume(&paused));
+        }
+        if closed.count() == 0 || self.consumer.incremental_unassign(&closed).is_ok() {
+            return;
+        }
+        // One that is not assigned makes the library refuse all.
+        for element in closed.elements() {
+            let list = one(element.topic(), element.partition());
+            self.complain_about(self.consumer.incremental_unassign(&list));
+        }
+    }
+
+    fn open(&mut self, opens: BTreeMap<LaneNumber, (Arc<Lane>, Offset, u64)>) {
         let mut list = TopicPartitionList::with_capacity(opens.len());
-        for (lane, at, number) in opens {
-            // A partition that is open already is reopened elsewhere.
-            self.close(lane.number);
+        for (number, (lane, at, opening)) in opens {
             let place = (lane.spec.id.topic.to_string(), lane.spec.id.partition.0);
-            let added = list.add_partition_offset(&place.0, place.1, rdkafka::Offset::Offset(at.0));
-            if let Err(fault) = added {
-                lane.reader_failed(number, unopened(&fault));
+            let offset = rdkafka::Offset::Offset(at.0);
+            if let Err(fault) = list.add_partition_offset(&place.0, place.1, offset) {
+                lane.reader_failed(opening, unopened(&fault));
                 continue;
             }
             let is_first = self.known.insert(place.clone());
             let opening = Opening {
-                number,
+                number: opening,
                 held_back: VecDeque::new(),
                 evidence: Evidence::new(is_first),
-                lane: Arc::clone(&lane),
+                lane,
             };
-            self.places.insert(lane.number, place.clone());
+            self.places.insert(number, place.clone());
             self.open
                 .entry(place.0)
                 .or_default()
                 .insert(place.1, opening);
         }
-        if let Err(fault) = self.consumer.incremental_assign(&list) {
-            let fault = unopened(&fault);
-            for element in list.elements() {
-                let opening = self.opening(element.topic(), element.partition());
-                if let Some(opening) = opening {
-                    opening.lane.reader_failed(opening.number, fault.clone());
-                }
+        if list.count() == 0 || self.consumer.incremental_assign(&list).is_ok() {
+            return;
+        }
+        // One that cannot be assigned makes the library refuse all.
+        for element in list.elements() {
+            let (topic, partition) = (element.topic(), element.partition());
+            let mut single = TopicPartitionList::with_capacity(1);
+            let added = single.add_partition_offset(topic, partition, element.offset());
+            let assigned = added.and_then(|()| self.consumer.incremental_assign(&single));
+            if let Err(fault) = assigned
+                && let Some(opening) = self.opening_mut(topic, partition)
+            {
+                let lane = Arc::clone(&opening.lane);
+                lane.reader_failed(opening.number, unopened(&fault));
+                self.forget(lane.number);
             }
         }
     }
 
-    fn close(&mut self, lane: LaneNumber) {
-        let Some((topic, partition)) = self.places.remove(&lane) else {
-            return;
-        };
-        if let Some(partitions) = self.open.get_mut(&topic) {
-            partitions.remove(&partition);
+    /// Takes a lane's partition off the books.
+    fn forget(&mut self, lane: LaneNumber) -> Option<(String, i32)> {
+        let place = self.places.remove(&lane)?;
+        if let Some(partitions) = self.open.get_mut(&place.0) {
+            // Another lane may have the partition by now.
+            if partitions
+                .get(&place.1)
+                .is_some_and(|opening| opening.lane.number == lane)
+            {
+                partitions.remove(&place.1);
+            }
             if partitions.is_empty() {
-                self.open.remove(&topic);
+                self.open.remove(&place.0);
             }
         }
-        let list = one(&topic, partition);
-        if self.held_back.remove(&lane).is_some() {
-            // The library would remember the pause over the next opening.
-            self.complain_about(self.consumer.resume(&list));
-        }
-        self.complain_about(self.consumer.incremental_unassign(&list));
+        Some(place)
     }
 
     fn poll(&mut self) {
@@ -211,20 +249,14 @@ impl Pump {
             opening.held_back.push_back(message.detach());
             return;
         }
-        let parts = Parts {
-            offset: message.offset(),
-            timestamp: message.timestamp(),
-            key: message.key(),
-            value: message.payload(),
-            headers: message.headers(),
-        };
-        match parts.hand_to(opening) {
+        let parts = Parts::of_borrowed(message);
+        match parts.hand_to(&opening.lane, opening.number) {
             Taken::Sent => opening.evidence.record(),
             Taken::Dropped => {}
             Taken::Full => {
                 opening.held_back.push_back(message.detach());
                 let lane = opening.lane.number;
-                self.held_back.insert(lane, ());
+                self.held_back.insert(lane);
                 let paused = self.consumer.pause(&one(topic, partition));
                 self.complain_about(paused);
             }
@@ -240,7 +272,7 @@ impl Pump {
         let lanes: Vec<LaneNumber> = if self.scanned_at.elapsed() >= SCAN_INTERVAL {
             self.scanned_at = Instant::now();
             self.woken.clear();
-            self.held_back.keys().copied().collect()
+            self.held_back.iter().copied().collect()
         } else {
             self.woken.drain(..).collect()
         };
@@ -256,7 +288,8 @@ impl Pump {
                 continue;
             }
             while let Some(message) = opening.held_back.front() {
-                if Parts::of(message).hand_to(opening) == Taken::Full {
+                let parts = Parts::of(message);
+                if parts.hand_to(&opening.lane, opening.number) == Taken::Full {
                     break;
                 }
                 opening.held_back.pop_front();
@@ -310,10 +343,6 @@ impl Pump {
         }
     }
 
-    fn opening(&self, topic: &str, partition: i32) -> Option<&Opening> {
-        self.open.get(topic)?.get(&partition)
-    }
-
     fn opening_mut(&mut self, topic: &str, partition: i32) -> Option<&mut Opening> {
         self.open.get_mut(topic)?.get_mut(&partition)
     }
@@ -330,47 +359,4 @@ fn unopened(fault: &KafkaError) -> Fault {
         Kind::Source,
         format!("the source partition cannot be opened: {fault}"),
     )
-}
-
-/// A message of either kind, taken apart.
-#[derive(Clone, Copy)]
-struct Parts<'a> {
-    offset: i64,
-    timestamp: Timestamp,
-    key: Option<&'a [u8]>,
-    value: Option<&'a [u8]>,
-    headers: Option<&'a BorrowedHeaders>,
-}
-
-impl<'a> Parts<'a> {
-    fn of(message: &'a OwnedMessage) -> Self {
-        Self {
-            offset: message.offset(),
-            timestamp: message.timestamp(),
-            key: message.key(),
-            value: message.payload(),
-            headers: message.headers().map(OwnedHeaders::as_borrowed),
-        }
-    }
-
-    fn hand_to(self, opening: &Opening) -> Taken {
-        let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len) as u64;
-        let payload_bytes = length(self.key) + length(self.value) + headers::size(self.headers);
-        let mut record = Record {
-            offset: Offset(self.offset),
-            timestamp: self.timestamp.to_millis().map(UnixMillis),
-            key: self.key,
-            value: self.value,
-            headers: &NoHeaders,
-            payload_bytes,
-        };
-        match self.headers {
-            None => opening.lane.take(opening.number, &record),
-            Some(headers) => {
-                let headers = KafkaHeaders(headers);
-                record.headers = &headers;
-                opening.lane.take(opening.number, &record)
-            }
-        }
-    }
 }

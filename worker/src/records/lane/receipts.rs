@@ -1,0 +1,93 @@
+//! What comes back from the sink.
+
+use std::{sync::Weak, time::Duration};
+
+use kreplicator_model::{checkpoint::AckTracker, ids::UnixMillis};
+use tokio::time::Instant;
+
+use super::{Lane, LaneEvent, RECORD_OVERHEAD_BYTES, State, is_ready};
+use crate::{
+    records::fault::Fault,
+    sink::{Receipt, Receipts},
+};
+
+/// Latency is sampled this often at most, for each task.
+const LATENCY_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Lane {
+    fn delivered(&self, receipt: Receipt) {
+        let mut state = self.lock();
+        let before = state.tracker.as_ref().map(AckTracker::checkpoint);
+        if let Some(tracker) = state.tracker.as_mut() {
+            tracker.acked(receipt.offset);
+        }
+        let moved = before != state.tracker.as_ref().map(AckTracker::checkpoint);
+        state.records += 1;
+        state.bytes += receipt.payload_bytes;
+        self.shared.metrics.records.increment(1);
+        self.shared.metrics.bytes.increment(receipt.payload_bytes);
+        if moved {
+            self.note_progress(&mut state);
+        }
+        state.answered_at = Instant::now();
+        self.sample_latency(&mut state, receipt.timestamp);
+        self.returned(&mut state, receipt.payload_bytes);
+    }
+
+    fn failed(&self, receipt: Receipt, fault: Fault) {
+        let mut state = self.lock();
+        state.answered_at = Instant::now();
+        self.fail(&mut state, fault);
+        self.returned(&mut state, receipt.payload_bytes);
+    }
+
+    /// A record came back from the sink, delivered or not.
+    fn returned(&self, state: &mut State, payload_bytes: u64) {
+        state.share.give(payload_bytes + RECORD_OVERHEAD_BYTES);
+        state.in_flight -= 1;
+        if state.in_flight == 0 {
+            state.alone = false;
+            if state.watch_settled {
+                state.watch_settled = false;
+                self.tell(LaneEvent::Settled);
+            }
+        }
+        if state.held_back && !state.woken && is_ready(state) {
+            state.woken = true;
+            if let Some(waker) = &state.waker {
+                waker.wake();
+            }
+        }
+    }
+
+    fn sample_latency(&self, state: &mut State, timestamp: Option<UnixMillis>) {
+        let due = state
+            .latency_sampled_at
+            .is_none_or(|at| at.elapsed() >= LATENCY_SAMPLE_INTERVAL);
+        let Some(timestamp) = timestamp.filter(|_| due) else {
+            return;
+        };
+        state.latency_sampled_at = Some(Instant::now());
+        let millis = self.shared.clock.now().0.saturating_sub(timestamp.0).max(0);
+        let latency = Duration::from_millis(millis.unsigned_abs());
+        self.shared.metrics.latency.record(latency.as_secs_f64());
+    }
+}
+
+/// Receipts for a lane. Weak, or lane and outlet would keep each other for ever.
+#[derive(Debug)]
+pub(super) struct ToLane(pub(super) Weak<Lane>);
+
+impl Receipts for ToLane {
+    fn delivered(&self, receipt: Receipt) {
+        if let Some(lane) = self.0.upgrade() {
+            lane.delivered(receipt);
+        }
+    }
+
+    fn failed(&self, receipt: Receipt, fault: Fault) {
+        if let Some(lane) = self.0.upgrade() {
+            lane.failed(receipt, fault);
+        }
+    }
+}
