@@ -2,7 +2,8 @@
 //!
 //! One answer is not proof that a topic is gone: a broker that has just started, or has not heard of a
 //! change yet, leaves topics out. So a topic counts as gone, and its partitions as fewer, when two
-//! looks in a row say so; what is new counts at once.
+//! looks in a row say so; what is new counts at once. For the same reason what the first look of all does
+//! not show may be there all the same.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,10 @@ use kreplicator_model::{
 
 /// Topics as known after some looks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct KnownTopics(BTreeMap<TopicName, Known>);
+pub(crate) struct KnownTopics {
+    topics: BTreeMap<TopicName, Known>,
+    looks: u32,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Known {
@@ -27,7 +31,8 @@ struct Known {
 impl KnownTopics {
     /// Takes in the answer of one complete look.
     pub(crate) fn merge(&mut self, seen: &BTreeMap<TopicName, TopicMetadata>) {
-        self.0.retain(|topic, known| {
+        self.looks = self.looks.saturating_add(1);
+        self.topics.retain(|topic, known| {
             if seen.contains_key(topic) {
                 return true;
             }
@@ -40,7 +45,7 @@ impl KnownTopics {
             if metadata.error.is_some() || metadata.partitions < 1 {
                 continue;
             }
-            match self.0.get_mut(topic) {
+            match self.topics.get_mut(topic) {
                 Some(known) if metadata.partitions < known.partitions && !known.doubted => {
                     known.doubted = true;
                 }
@@ -53,15 +58,20 @@ impl KnownTopics {
                         partitions: metadata.partitions,
                         doubted: false,
                     };
-                    self.0.insert(topic.clone(), known);
+                    self.topics.insert(topic.clone(), known);
                 }
             }
         }
     }
 
+    /// Whether a topic that is not among these is not there for certain.
+    pub(crate) fn confirmed(&self) -> bool {
+        self.looks > 1
+    }
+
     /// Whether another look is needed to be sure.
     pub(crate) fn has_doubts(&self) -> bool {
-        self.0.values().any(|known| known.doubted)
+        !self.confirmed() || self.topics.values().any(|known| known.doubted)
     }
 
     /// The topics that exist.
@@ -70,7 +80,7 @@ impl KnownTopics {
             partitions: known.partitions,
             topic_id: None,
         };
-        self.0
+        self.topics
             .iter()
             .map(|(topic, known)| (topic.clone(), source(known)))
             .collect()
@@ -79,7 +89,7 @@ impl KnownTopics {
     /// Number of topics and of their partitions, internal ones left out.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let shown = self
-            .0
+            .topics
             .iter()
             .filter(|(topic, _)| !is_internal(topic) && !is_ours(topic));
         shown.fold((0, 0), |(topics, partitions), (_, known)| {
@@ -160,6 +170,14 @@ mod tests {
         }
         assert_eq!(known(&topics), [("a".to_owned(), 4)]);
         assert!(!topics.has_doubts());
+    }
+
+    #[test]
+    fn the_first_look_does_not_prove_that_a_topic_is_not_there() {
+        let first = after(&[&[("a", 1)]]);
+        assert!(!first.confirmed() && first.has_doubts());
+        let second = after(&[&[("a", 1)], &[("a", 1)]]);
+        assert!(second.confirmed() && !second.has_doubts());
     }
 
     #[test]

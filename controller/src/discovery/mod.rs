@@ -25,7 +25,7 @@ use crate::{
     metrics::Metrics,
 };
 pub use port::DiscoveryDoor;
-pub use snapshot::{ClusterSnapshot, ClusterTopics, Snapshot, inventory};
+pub use snapshot::{ClusterSnapshot, ClusterTopics, Snapshot};
 use watcher::{Shared, Watcher};
 
 /// How often and how long clusters are looked at.

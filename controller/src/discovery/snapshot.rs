@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kreplicator_model::{
     ids::{ClusterId, TopicName},
-    resolve::{Inventory, SourceTopic},
+    resolve::SourceTopic,
 };
 
 use crate::fleet::ClusterState;
@@ -14,6 +14,8 @@ use crate::fleet::ClusterState;
 pub struct ClusterTopics {
     /// Topics that exist, internal ones included.
     pub topics: BTreeMap<TopicName, SourceTopic>,
+    /// What is not among them is not there for certain.
+    pub confirmed: bool,
     /// Kafka's own cluster id, where it is known.
     pub kafka_cluster_id: Option<String>,
     /// Brokers known.
@@ -35,13 +37,3 @@ pub struct ClusterSnapshot {
 
 /// Every cluster.
 pub type Snapshot = BTreeMap<ClusterId, ClusterSnapshot>;
-
-/// The topics of all clusters that were seen.
-#[must_use]
-pub fn inventory(snapshot: &Snapshot) -> Inventory {
-    let seen = |(id, cluster): (&ClusterId, &ClusterSnapshot)| {
-        let topics = cluster.topics.as_ref()?;
-        Some((id.clone(), topics.topics.clone()))
-    };
-    snapshot.iter().filter_map(seen).collect()
-}

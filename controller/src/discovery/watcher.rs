@@ -28,7 +28,7 @@ use crate::{
 /// Shortest time from one look to the next, however often somebody asks.
 const GAP_MIN: Duration = Duration::from_millis(50);
 /// Time until a look that must confirm the one before it.
-const CONFIRM_AFTER: Duration = Duration::from_secs(1);
+const CONFIRM_AFTER: Duration = Duration::from_secs(3);
 /// Failed looks after which the client is made anew: its secrets or name servers may have changed.
 const RECONNECT_AFTER: u32 = 3;
 
@@ -260,6 +260,7 @@ fn take_in(
     latest.state.discovered_at = Some(now);
     let found = ClusterTopics {
         topics: known.topics(),
+        confirmed: known.confirmed(),
         kafka_cluster_id: metadata.kafka_cluster_id.clone(),
         brokers: metadata.brokers,
     };

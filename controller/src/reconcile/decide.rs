@@ -163,7 +163,10 @@ fn readiness(situation: &Situation<'_>, topic: &LinkTopic) -> Readiness {
     };
     let problem = target.problem.as_ref();
     let stops = problem.is_some_and(|problem| problem.stops);
-    let verified = target.partitions.unwrap_or(record.target_partitions);
+    // Nothing is begun before it is noted down that the target is there: once it is missing, it must
+    // be known that it was deleted (C068).
+    let noted = record.target_partitions;
+    let verified = target.partitions.map_or(noted, |found| found.min(noted));
     Readiness {
         partitions: if stops { 0 } else { verified },
         stops,

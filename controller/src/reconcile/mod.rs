@@ -6,20 +6,26 @@
 //! beginning, so a write that fails costs nothing: the next pass begins from what is stored then.
 //!
 //! - `book`, `plan_book`, `views`: what the store says.
-//! - `topics`, `decide`, `chunks`, `stuck`, `state`: what follows from it; pure.
+//! - `sources`, `topics`, `wants`, `decide`, `chunks`, `stuck`, `reasons`, `state`: what follows from it;
+//!   pure.
+//! - `first_looks`: from when on what appears is new.
 //! - `writer`: guarded transactions.
 
 mod book;
 mod chunks;
 mod decide;
+mod first_looks;
 #[cfg(test)]
 mod fixtures;
 mod pass;
 mod plan_book;
+mod reasons;
+mod sources;
 mod state;
 mod stuck;
 mod topics;
 mod views;
+mod wants;
 mod writer;
 
 use std::{sync::Arc, time::Duration};

@@ -2,36 +2,37 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
 use kreplicator_model::{
     backoff::Backoff,
-    ids::{ClusterId, LinkId, LinkTopic, TaskId, WorkerId},
+    ids::{LinkTopic, WorkerId},
     liveness::{Liveness, Verdict},
-    planner::Reason,
     resolve::{Resolved, resolve},
 };
 use kreplicator_store::{api::Error as StoreError, election::Term};
 use tokio::{runtime, time::Instant};
-use tracing::{Instrument, debug, info, info_span, warn};
+use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use super::{
     Parts,
     book::Book,
     chunks::{Terms, chunk_writes},
     decide::{Decision, Situation, decide},
+    first_looks::FirstLooks,
     plan_book::PLAN,
+    reasons::{Intent, Reasons},
+    sources::{Sources, sources},
     state::{Facts, fleet_state},
     stuck::{Findings, StuckTasks},
     topics,
     views::Views,
-    writer::{Given, Published, WriteError, Writer},
+    wants::wants,
+    writer::{Published, WriteError, Writer},
 };
-use crate::{
-    discovery::{Snapshot, inventory},
-    targets::{LinkWants, TargetState, Want},
-};
+use crate::{discovery::Snapshot, targets::TargetState};
 
 /// Waits after writes that failed or conflicted.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
@@ -45,10 +46,8 @@ pub(super) struct Pass {
     began: Instant,
     liveness: Liveness,
     stuck: StuckTasks,
-    /// Looks asked for when a subscription was first seen: once such a look has succeeded, its first
-    /// discovery pass is over.
-    tickets: BTreeMap<(LinkId, String), u64>,
-    reasons: BTreeMap<TaskId, String>,
+    first_looks: FirstLooks,
+    reasons: Reasons,
     /// Workers with more tasks than can be written down.
     oversized: BTreeSet<WorkerId>,
     /// The plan has to be read again before anything is decided.
@@ -79,8 +78,8 @@ impl Pass {
             began: Instant::now(),
             liveness: Liveness::new(parts.settings.liveness, Duration::ZERO),
             stuck: StuckTasks::new(parts.settings.stuck_after),
-            tickets: BTreeMap::new(),
-            reasons: BTreeMap::new(),
+            first_looks: FirstLooks::default(),
+            reasons: Reasons::default(),
             oversized: BTreeSet::new(),
             plan_unknown: false,
             failures: 0,
@@ -111,16 +110,20 @@ impl Pass {
         // While the store is away nothing can be written, and what is known of workers is old.
         let writable = store_fault.is_none();
 
-        let mut resolved = self.resolve(&snapshot);
+        let sources = heavy(|| sources(&self.book.desired, &self.book.records, &snapshot));
+        let mut resolved = self.resolve(&sources);
         let mut written = Ok(());
         if writable {
-            written = self.note_topics(&mut resolved, &snapshot, &targets).await;
+            written = self
+                .note_topics(&mut resolved, &sources, &snapshot, &targets)
+                .await;
         }
         let halted = heavy(|| {
             let book = &self.book;
             topics::halted(&book.desired, &resolved, &book.records, &snapshot)
         });
-        self.want_targets(&resolved, &halted, &snapshot);
+        let wants = heavy(|| wants(&self.book, &resolved, &halted, &snapshot));
+        self.parts.targets.want(wants);
 
         let now = self.began.elapsed();
         let (verdict, stuck, decision);
@@ -153,7 +156,8 @@ impl Pass {
             decision,
             verdict: &verdict,
             stuck: &stuck,
-            reasons: &self.reasons,
+            reasons: self.reasons.texts(),
+            suspicious: &sources.suspicious,
             oversized: &self.oversized,
             store_fault,
             write_fault,
@@ -163,11 +167,11 @@ impl Pass {
         outcome
     }
 
-    fn resolve(&self, snapshot: &Snapshot) -> Resolved {
+    fn resolve(&self, sources: &Sources) -> Resolved {
         heavy(|| {
             let book = &self.book;
-            let inventory = inventory(snapshot);
-            resolve(&book.desired, &inventory, &book.records, &book.baseline())
+            let baseline = book.baseline();
+            resolve(&book.desired, &sources.inventory, &book.records, &baseline)
         })
     }
 
@@ -176,6 +180,7 @@ impl Pass {
     async fn note_topics(
         &mut self,
         resolved: &mut Resolved,
+        sources: &Sources,
         snapshot: &Snapshot,
         targets: &BTreeMap<LinkTopic, TargetState>,
     ) -> Result<(), WriteError> {
@@ -184,7 +189,7 @@ impl Pass {
         if !new.is_empty() {
             info!(topics = new.len(), "new topics");
             self.writer.records(&mut self.book, new).await?;
-            *resolved = self.resolve(snapshot);
+            *resolved = self.resolve(sources);
         }
         let book = &self.book;
         let changed = heavy(|| {
@@ -202,89 +207,14 @@ impl Pass {
         if !changed.is_empty() {
             self.writer.records(&mut self.book, changed).await?;
         }
-        let over = self.first_passes_over(snapshot);
+        // What these looks found has just been noted down.
+        let discovery = &self.parts.discovery;
+        let over = self.first_looks.over(&self.book, discovery, snapshot);
         if !over.is_empty() {
             debug!(subscriptions = over.len(), "first discovery pass over");
             self.writer.baseline(&mut self.book, over).await?;
         }
         Ok(())
-    }
-
-    /// Subscriptions whose source was looked at since they were first seen. What that look found has
-    /// been noted down in this pass.
-    fn first_passes_over(&mut self, snapshot: &Snapshot) -> Vec<(LinkId, String)> {
-        let book = &self.book;
-        let subscriptions = &book.subscriptions;
-        self.tickets.retain(|id, _| {
-            let known = subscriptions.get(id);
-            known.is_some_and(|(record, _)| !record.baseline)
-        });
-        let mut asked: BTreeMap<&ClusterId, u64> = BTreeMap::new();
-        let mut over = Vec::new();
-        for (id, (record, _)) in subscriptions {
-            if record.baseline {
-                continue;
-            }
-            let Some(link) = book.desired.links.get(&id.0) else {
-                continue;
-            };
-            let Some(ticket) = self.tickets.get(id) else {
-                let known = asked.get(&link.source).copied();
-                let ticket = known.or_else(|| self.parts.discovery.ask(&link.source));
-                if let Some(ticket) = ticket {
-                    asked.insert(&link.source, ticket);
-                    self.tickets.insert(id.clone(), ticket);
-                }
-                continue;
-            };
-            let looked = snapshot
-                .get(&link.source)
-                .is_some_and(|source| source.succeeded >= *ticket);
-            if looked {
-                over.push(id.clone());
-            }
-        }
-        over
-    }
-
-    /// Tells the keepers of target topics what is wanted.
-    fn want_targets(
-        &mut self,
-        resolved: &Resolved,
-        halted: &BTreeMap<LinkTopic, String>,
-        snapshot: &Snapshot,
-    ) {
-        let book = &self.book;
-        let mut wants: BTreeMap<LinkId, LinkWants> = book
-            .desired
-            .links
-            .iter()
-            .map(|(id, link)| {
-                let target = snapshot.get(&link.target);
-                let wants = LinkWants {
-                    link: link.clone(),
-                    topics: BTreeMap::new(),
-                    seen: target.and_then(|target| target.topics.clone()),
-                };
-                (id.clone(), wants)
-            })
-            .collect();
-        for (id, topic) in &resolved.topics {
-            let record = book.records.get(id);
-            let (Some(wants), Some(record)) = (wants.get_mut(&id.link), record) else {
-                continue;
-            };
-            if !topic.runs() || halted.contains_key(id) {
-                continue;
-            }
-            let want = Want {
-                target_topic: topic.target_topic.clone(),
-                partitions: topic.partitions,
-                verified_before: record.target_partitions > 0,
-            };
-            wants.topics.insert(id.clone(), want);
-        }
-        self.parts.targets.want(wants);
     }
 
     /// Reads the plan again when a write left open what is stored. False: it cannot be read now.
@@ -355,70 +285,23 @@ impl Pass {
         });
         let doubles = book.ledger.double_claims().len();
         self.parts.metrics.double_claims.set(doubles as f64);
-        let owners = self.owners(&decision);
+        let intent = Intent::of(&decision, &book.ledger, &stuck.pinned);
+        self.reasons.leave(&decision, &intent);
         let mut published = Published::default();
         let written = self
             .writer
             .chunks(&mut self.book, writes, &mut published)
             .await;
+        self.plan_unknown = written.is_err();
         self.oversized = published.oversized;
-        self.note_given(published.given, &decision, &owners, &stuck.pinned);
-        if written.is_err() {
-            self.plan_unknown = true;
-        }
-        (decision, written)
-    }
-
-    /// Who has the tasks that are about to be given away.
-    fn owners(&self, decision: &Decision) -> BTreeMap<TaskId, WorkerId> {
-        let tasks = decision.steps.assign.values().flatten();
-        let known = tasks.filter_map(|task| {
-            let (owner, _) = self.book.ledger.assigned_to(task)?;
-            Some((task.clone(), owner.clone()))
-        });
-        known.collect()
-    }
-
-    /// Counts moves and remembers why each task is where it is.
-    fn note_given(
-        &mut self,
-        given: Vec<Given>,
-        decision: &Decision,
-        owners: &BTreeMap<TaskId, WorkerId>,
-        pinned: &BTreeMap<TaskId, WorkerId>,
-    ) {
-        if given.is_empty() {
-            return;
-        }
-        let planned: BTreeMap<&TaskId, Reason> = decision
-            .plan
-            .moves
-            .iter()
-            .map(|planned| (&planned.task, planned.reason))
-            .collect();
-        let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
-        for Given { task, worker } in given {
-            let reason = if pinned.get(&task) == Some(&worker) {
-                "stuck"
-            } else {
-                planned
-                    .get(&task)
-                    .map_or(Reason::New.as_str(), |reason| reason.as_str())
-            };
-            *counts.entry(reason).or_default() += 1;
-            let text = match owners.get(&task) {
-                Some(owner) if *owner != worker => format!("{reason}: from {owner}"),
-                Some(_) | None => reason.to_owned(),
-            };
-            self.reasons.insert(task, text);
-        }
-        for (reason, tasks) in counts {
+        let ledger = &self.book.ledger;
+        let moves = self.reasons.given(published.given, &intent, ledger);
+        self.reasons.forget(&decision, ledger);
+        for (reason, tasks) in moves {
             info!(reason, tasks, generation = %self.book.plan.generation(), "tasks assigned");
             self.parts.metrics.moved(reason, tasks);
         }
-        let ledger = &self.book.ledger;
-        self.reasons
-            .retain(|task, _| ledger.assigned_to(task).is_some());
+        (decision, written)
     }
 
     fn outcome(
@@ -435,7 +318,7 @@ impl Pass {
             Err(error) => {
                 match error {
                     WriteError::Store(StoreError::Invalid(_)) => {
-                        tracing::error!(%error, "a write is refused");
+                        error!(%error, "a write is refused");
                     }
                     _ => debug!(%error, "a write did not happen"),
                 }
@@ -461,7 +344,7 @@ impl Pass {
     fn publish_state(&self, facts: Facts<'_>) {
         let before = self.parts.fleet.borrow().clone();
         let state = heavy(|| fleet_state(facts, &before));
-        self.parts.fleet.send_replace(std::sync::Arc::new(state));
+        self.parts.fleet.send_replace(Arc::new(state));
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kreplicator_model::{
-    ids::{LinkTopic, TaskId, UnixMillis, WorkerId},
+    ids::{ClusterId, LinkTopic, TaskId, UnixMillis, WorkerId},
     liveness::Verdict,
     resolve::Resolved,
 };
@@ -34,6 +34,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) stuck: &'a Findings,
     /// Why each task came to its worker.
     pub(crate) reasons: &'a BTreeMap<TaskId, String>,
+    /// Clusters that show none of this many topics that are copied from them.
+    pub(crate) suspicious: &'a BTreeMap<ClusterId, usize>,
     /// Workers with more tasks than can be written down.
     pub(crate) oversized: &'a BTreeSet<WorkerId>,
     /// What is wrong with following the store, and for how long.
@@ -211,6 +213,16 @@ fn problems(facts: &Facts<'_>) -> Vec<String> {
                  look at its log, restart it"
                 )
             }
+        },
+    );
+    push_some(
+        &mut problems,
+        facts.suspicious.iter(),
+        |(cluster, topics)| {
+            format!(
+                "cluster {cluster} shows none of the {topics} topics copied from it any more; check the rights of \
+             its user; nothing is stopped"
+            )
         },
     );
     push_some(&mut problems, facts.oversized.iter(), |worker| {

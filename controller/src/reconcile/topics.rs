@@ -132,6 +132,7 @@ fn unsubscribed(
     }
     let target = snapshot.get(&link.target);
     if let Some(seen) = target.and_then(|target| target.topics.as_ref())
+        && seen.confirmed
         && !seen.topics.contains_key(&before.target_topic)
     {
         after.target_partitions = 0;

@@ -16,9 +16,12 @@ fn desired() -> Desired {
     }
 }
 
-/// Clusters `a` and `b` with these Kafka ids and topics.
-fn snapshot(clusters: &[(&str, &str, &[(&str, i32)])]) -> Snapshot {
-    let entry = |(name, kafka, topics): &(&str, &str, &[(&str, i32)])| {
+/// A cluster with its Kafka id, and topics with their partitions.
+type Seen<'a> = (&'a str, &'a str, &'a [(&'a str, i32)]);
+
+/// Clusters as discovery saw them.
+fn snapshot(clusters: &[Seen<'_>]) -> Snapshot {
+    let entry = |(name, kafka, topics): &Seen<'_>| {
         let topics = topics.iter().map(|(name, partitions)| {
             let source = SourceTopic {
                 partitions: *partitions,
@@ -29,6 +32,7 @@ fn snapshot(clusters: &[(&str, &str, &[(&str, i32)])]) -> Snapshot {
         let known = ClusterSnapshot {
             topics: Some(Arc::new(ClusterTopics {
                 topics: topics.collect(),
+                confirmed: true,
                 kafka_cluster_id: Some((*kafka).to_owned()),
                 brokers: 1,
             })),

@@ -18,6 +18,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) wanted: i32,
     /// Partitions of the target topic; None: it does not exist.
     pub(crate) found: Option<i32>,
+    /// A topic that was not found is not there for certain.
+    pub(crate) confirmed: bool,
     /// The target topic was there once, with records of ours in it.
     pub(crate) verified_before: bool,
 }
@@ -25,6 +27,8 @@ pub(crate) struct Facts<'a> {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
+    /// Nothing is certain yet.
+    Wait,
     /// Make the topic.
     Create,
     /// Raise its partitions to those of the source.
@@ -56,6 +60,7 @@ pub(crate) fn decide(facts: &Facts<'_>, policy: &TargetTopics) -> Step {
         ..
     } = *facts;
     match facts.found {
+        None if facts.verified_before && !facts.confirmed => Step::Wait,
         None if facts.verified_before => Step::Hold {
             partitions: 0,
             problem: format!(
@@ -111,8 +116,18 @@ mod tests {
             target: &ClusterId::new("b").expect("legal"),
             wanted: 5,
             found,
+            confirmed: true,
             verified_before,
         };
+        let unconfirmed = Facts {
+            confirmed: false,
+            ..facts
+        };
+        let expected = match decide(&facts, policy) {
+            Step::Hold { stops: true, .. } if verified_before => Step::Wait,
+            step => step,
+        };
+        assert_eq!(decide(&unconfirmed, policy), expected, "told too early");
         decide(&facts, policy)
     }
 

@@ -2,38 +2,29 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::{StreamExt, future::join3, stream};
-use kreplicator_kafka::admin::NewTopic;
-use kreplicator_model::{
-    backoff::Backoff,
-    ids::{LinkTopic, TopicName},
-    target_limits::TargetLimits,
-};
+use futures::future::join3;
+use kreplicator_model::{backoff::Backoff, ids::LinkTopic, target_limits::TargetLimits};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::{
     LinkWants, Settings, States, TargetProblem, TargetState,
+    calls::{Calls, Done, Job},
     decide::{Facts, Step, decide},
     settings,
 };
-use crate::{
-    cluster_admin::{AdminError, ClusterAdmin, TopicSettings},
-    discovery::Discovery,
-};
+use crate::discovery::{ClusterTopics, Discovery};
 
 /// Most topics made, grown or looked at in one round, so that the first ones are not told after the last.
 const BATCH_MAX: usize = 64;
-/// Calls under way at one cluster for one link.
-const PARALLEL_MAX: usize = 16;
 /// Time for a change to show in the cluster's metadata before it is tried again.
 const SHOWS_AFTER: Duration = Duration::from_millis(250);
-/// Attempts to read a target topic's settings before they count as not ours to read.
-const NOT_TOLD_MAX: u32 = 4;
+/// From how many topics on it is suspicious that all are gone at once; as for sources.
+const VANISHED_FROM: usize = 3;
 /// Waits between attempts that failed.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
@@ -61,20 +52,6 @@ struct Entry {
     checked_with: Option<(i32, i32)>,
 }
 
-/// A topic to be acted on.
-#[derive(Debug, Clone)]
-struct Job {
-    topic: LinkTopic,
-    target_topic: TopicName,
-    /// To be made, or found.
-    partitions: i32,
-    /// Of the source.
-    wanted: i32,
-    /// Attempts that failed so far.
-    failures: u32,
-    note: Option<String>,
-}
-
 #[derive(Debug, Default)]
 struct Work {
     create: Vec<Job>,
@@ -82,18 +59,6 @@ struct Work {
     check: Vec<Job>,
     /// There was more than fits one round.
     more: bool,
-}
-
-#[derive(Debug)]
-enum Done {
-    /// Made or grown; it shows in the metadata soon.
-    Changed,
-    /// Looked at; the settings of source and target as far as they could be read.
-    Checked {
-        source: Option<TopicSettings>,
-        target: Result<TopicSettings, String>,
-    },
-    Failed(String),
 }
 
 impl Keeper {
@@ -151,10 +116,15 @@ impl Keeper {
             return false;
         }
         let more = work.more;
+        let calls = Calls {
+            link: &wants.link,
+            discovery: &self.discovery,
+            limit: self.settings.timeout,
+        };
         let (made, grown, checked) = join3(
-            self.create(wants, work.create),
-            self.grow(wants, work.grow),
-            self.check(wants, work.check),
+            calls.create(work.create),
+            calls.grow(work.grow),
+            calls.check(work.check),
         )
         .await;
         let mut changed = false;
@@ -179,6 +149,7 @@ impl Keeper {
             return work;
         };
         let now = Instant::now();
+        let vanished = vanished(wants, &seen);
         for (topic, want) in &wants.topics {
             let facts = Facts {
                 topic,
@@ -189,6 +160,7 @@ impl Keeper {
                     .topics
                     .get(&want.target_topic)
                     .map(|found| found.partitions),
+                confirmed: seen.confirmed && vanished.is_none(),
                 verified_before: want.verified_before,
             };
             let entry = self.entries.entry(topic.clone()).or_default();
@@ -209,6 +181,14 @@ impl Keeper {
                     stops,
                 } => {
                     entry.hold(topic, partitions, problem, stops);
+                    continue;
+                }
+                Step::Wait => {
+                    if vanished.is_some() {
+                        entry.state.problem = vanished.clone();
+                        // It goes with the look at what is there then.
+                        entry.check_at = None;
+                    }
                     continue;
                 }
                 Step::Create | Step::Grow if waits => continue,
@@ -241,155 +221,6 @@ impl Keeper {
             }
         }
         work
-    }
-
-    async fn create(&self, wants: &LinkWants, jobs: Vec<Job>) -> Vec<(Job, Done)> {
-        if jobs.is_empty() {
-            return Vec::new();
-        }
-        let limit = self.settings.timeout;
-        let link = &wants.link;
-        let names: Vec<_> = jobs.iter().map(|job| job.topic.topic.clone()).collect();
-        let admins = (
-            self.discovery.admin(&link.source),
-            self.discovery.admin(&link.target),
-        );
-        let (Some(source), Some(target)) = admins else {
-            return all_failed(jobs, "waits for its clusters to be reached");
-        };
-        let mut found = match bounded(limit, source.topic_settings(&names, limit)).await {
-            Ok(found) => found,
-            // Nothing to carry over from a cluster that knows no settings.
-            Err(AdminError::Unsupported(_)) => names
-                .into_iter()
-                .map(|name| (name, TopicSettings::new()))
-                .collect(),
-            Err(error) => {
-                let cause = format!("settings of the source topic cannot be read: {error}");
-                return all_failed(jobs, &cause);
-            }
-        };
-        let calls = jobs.into_iter().map(|job| {
-            let source = found.remove(&job.topic.topic);
-            let target = &target;
-            async move {
-                // Made without them, it would drop or compact records by the wrong rule (C064).
-                let Some(source) = source else {
-                    let cause = format!(
-                        "settings of the source topic cannot be read: grant DESCRIBE_CONFIGS on it, or \
-                         make target topic {} yourself",
-                        job.target_topic
-                    );
-                    return (job, Done::Failed(cause));
-                };
-                let topic = NewTopic {
-                    name: job.target_topic.clone(),
-                    partitions: job.partitions,
-                    replication_factor: link.target_topics.replication_factor,
-                    config: settings::for_creation(&source, &link.target_topics),
-                };
-                let done = create_one(target.as_ref(), &topic, limit).await;
-                (job, done)
-            }
-        });
-        stream::iter(calls)
-            .buffer_unordered(PARALLEL_MAX)
-            .collect()
-            .await
-    }
-
-    async fn grow(&self, wants: &LinkWants, jobs: Vec<Job>) -> Vec<(Job, Done)> {
-        if jobs.is_empty() {
-            return Vec::new();
-        }
-        let limit = self.settings.timeout;
-        let Some(target) = self.discovery.admin(&wants.link.target) else {
-            return all_failed(jobs, "waits for its target to be reached");
-        };
-        let calls = jobs.into_iter().map(|job| {
-            let target = &target;
-            async move {
-                let call = target.grow_topic(&job.target_topic, job.partitions, limit);
-                let done = match bounded(limit, call).await {
-                    Ok(()) => {
-                        info!(topic = %job.topic, target_topic = %job.target_topic,
-                            partitions = job.partitions, "target topic grown");
-                        Done::Changed
-                    }
-                    Err(error) => Done::Failed(format!(
-                        "target topic {} cannot be raised to {} partitions: {error}",
-                        job.target_topic, job.partitions
-                    )),
-                };
-                (job, done)
-            }
-        });
-        stream::iter(calls)
-            .buffer_unordered(PARALLEL_MAX)
-            .collect()
-            .await
-    }
-
-    async fn check(&self, wants: &LinkWants, jobs: Vec<Job>) -> Vec<(Job, Done)> {
-        if jobs.is_empty() {
-            return Vec::new();
-        }
-        let limit = self.settings.timeout;
-        let Some(target) = self.discovery.admin(&wants.link.target) else {
-            return all_failed(jobs, "waits for its target to be reached");
-        };
-        let names: Vec<_> = jobs.iter().map(|job| job.target_topic.clone()).collect();
-        let sources: Vec<_> = jobs.iter().map(|job| job.topic.topic.clone()).collect();
-        let of_target = bounded(limit, target.topic_settings(&names, limit));
-        // The source's are for warnings alone: never waited for longer than the target's.
-        let of_source = async {
-            let source = self.discovery.admin(&wants.link.source)?;
-            let half = limit / 2;
-            bounded(half, source.topic_settings(&sources, half))
-                .await
-                .ok()
-        };
-        let (of_target, of_source) = futures::join!(of_target, of_source);
-        let mut of_source = of_source.unwrap_or_default();
-        let mut of_target = match of_target {
-            Ok(found) => found,
-            Err(AdminError::Unavailable(cause) | AdminError::WrongCluster(cause)) => {
-                return all_failed(jobs, &format!("target topics cannot be looked at: {cause}"));
-            }
-            // A cluster without settings limits nothing that we could know.
-            Err(AdminError::Unsupported(_)) => names
-                .into_iter()
-                .map(|name| (name, TopicSettings::new()))
-                .collect(),
-            Err(AdminError::Refused(cause) | AdminError::AlreadyExists(cause)) => {
-                let unknown = |job| {
-                    let target = Err(cause.clone());
-                    (
-                        job,
-                        Done::Checked {
-                            source: None,
-                            target,
-                        },
-                    )
-                };
-                return jobs.into_iter().map(unknown).collect();
-            }
-        };
-        let done = jobs.into_iter().map(|job| {
-            let target = match of_target.remove(&job.target_topic) {
-                Some(settings) => Ok(settings),
-                // Just made, or not ours to read: only time tells.
-                None if job.failures < NOT_TOLD_MAX => {
-                    let cause =
-                        format!("target topic {} cannot be looked at yet", job.target_topic);
-                    return (job, Done::Failed(cause));
-                }
-                None => Err("grant DESCRIBE_CONFIGS on it".to_owned()),
-            };
-            let source = of_source.remove(&job.topic.topic);
-            (job, Done::Checked { source, target })
-        });
-        done.collect()
     }
 
     /// Notes how a job ended.
@@ -482,42 +313,23 @@ impl Entry {
     }
 }
 
-/// Makes one topic, by asking for it where the cluster knows no other way and its spec allows it.
-async fn create_one(target: &dyn ClusterAdmin, topic: &NewTopic, limit: Duration) -> Done {
-    let mut result = bounded(limit, target.create_topic(topic, limit)).await;
-    if matches!(result, Err(AdminError::Unsupported(_))) && target.may_create_by_asking() {
-        result = bounded(limit, target.ask_for_topic(&topic.name, limit)).await;
+/// What is wrong when a target shows none of many topics that were there: it has more likely taken away
+/// the right to see them than that all were deleted at once.
+fn vanished(wants: &LinkWants, seen: &ClusterTopics) -> Option<TargetProblem> {
+    let verified = wants.topics.values().filter(|want| want.verified_before);
+    let verified: Vec<_> = verified.map(|want| &want.target_topic).collect();
+    let any_left = verified
+        .iter()
+        .any(|topic| seen.topics.contains_key(*topic));
+    if verified.len() < VANISHED_FROM || any_left || !seen.confirmed {
+        return None;
     }
-    match result {
-        Ok(()) => {
-            info!(target_topic = %topic.name, partitions = topic.partitions, "target topic made");
-            Done::Changed
-        }
-        // Somebody was faster; what it is like shows in the metadata.
-        Err(AdminError::AlreadyExists(_)) => Done::Changed,
-        Err(error) => Done::Failed(format!(
-            "target topic {} cannot be made: {error}",
-            topic.name
-        )),
-    }
-}
-
-/// The call, or the error of one that did not end in time whatever its own deadline says.
-async fn bounded<T>(
-    limit: Duration,
-    call: impl Future<Output = Result<T, AdminError>>,
-) -> Result<T, AdminError> {
-    match timeout(limit + limit / 10, call).await {
-        Ok(result) => result,
-        Err(_) => Err(AdminError::Unavailable(format!(
-            "no answer within {}",
-            humantime::format_duration(limit)
-        ))),
-    }
-}
-
-fn all_failed(jobs: Vec<Job>, cause: &str) -> Vec<(Job, Done)> {
-    jobs.into_iter()
-        .map(|job| (job, Done::Failed(cause.to_owned())))
-        .collect()
+    Some(TargetProblem {
+        message: format!(
+            "cluster {} shows none of the {} topics copied to it any more; check the rights of its user",
+            wants.link.target,
+            verified.len()
+        ),
+        stops: false,
+    })
 }

@@ -2,10 +2,11 @@
 //! record is written to it (C064, C066, C067, C068).
 //!
 //! Every link has a task of its own (`keeper`) that compares what the link wants with what discovery
-//! sees on its target, and acts: creates, grows, reads settings, in batches. A link whose source
+//! sees on its target, and acts: creates, grows, reads settings, in batches (`calls`). A link whose source
 //! or target does not answer delays itself alone. What is to be done about a topic is decided
 //! in `decide`, with which settings in `settings`; both are pure.
 
+mod calls;
 mod decide;
 mod keeper;
 mod settings;

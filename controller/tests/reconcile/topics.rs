@@ -397,6 +397,71 @@ async fn a_source_that_goes_away_keeps_its_tasks_and_an_unreachable_target_waits
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_leader_does_not_believe_a_first_look_that_shows_nothing() {
+    let mut fleet = Fleet::ready(&["w1", "w2"]).await;
+    fleet.kafka.put_topic("a", "orders", 4);
+    fleet.subscribe("a-b", &["orders"]).await;
+    fleet.until_running(4, SOON).await;
+    fleet.pass(MINUTE).await;
+    let before = (fleet.registry.running(), fleet.registry.starts());
+    for (source, target) in [(true, false), (false, true), (true, true)] {
+        fleet.kill_controller("c0").await;
+        fleet.kafka.set_hidden("a", source);
+        fleet.kafka.set_hidden("b", target);
+        fleet.start_controller("c0").await;
+        fleet
+            .until("it leads", MINUTE, |fleet| fleet.state().ready)
+            .await;
+        fleet.pass(Duration::from_secs(1)).await;
+        fleet.kafka.set_hidden("a", false);
+        fleet.kafka.set_hidden("b", false);
+        fleet.pass(MINUTE).await;
+        assert_eq!((fleet.registry.running(), fleet.registry.starts()), before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_shows_none_of_its_topics_any_more_stops_nothing() {
+    let fleet = Fleet::ready(&["w1", "w2"]).await;
+    for name in ["orders", "clicks", "events"] {
+        fleet.kafka.put_topic("a", name, 2);
+    }
+    fleet
+        .subscribe("a-b", &["orders", "clicks", "events"])
+        .await;
+    fleet.until_running(6, SOON).await;
+    fleet.pass(MINUTE).await;
+    let before = (fleet.registry.running(), fleet.registry.starts());
+    fleet.kafka.set_hidden("a", true);
+    fleet
+        .until("it is reported", MINUTE, |fleet| {
+            let state = fleet.state();
+            let mut problems = state.problems.iter();
+            problems.any(|text| text.contains("cluster a shows none of the 3 topics"))
+        })
+        .await;
+    fleet.pass(MINUTE).await;
+    fleet.kafka.set_hidden("a", false);
+    fleet.kafka.set_hidden("b", true);
+    fleet
+        .until("it is reported", MINUTE, |fleet| {
+            let state = fleet.state();
+            let mut problems = state.target_problems.values();
+            problems.any(|problem| problem.message.contains("cluster b shows none of the 3"))
+        })
+        .await;
+    fleet.pass(MINUTE).await;
+    fleet.kafka.set_hidden("b", false);
+    fleet
+        .until("all is well", MINUTE, |fleet| {
+            let state = fleet.state();
+            state.problems.is_empty() && state.target_problems.is_empty()
+        })
+        .await;
+    assert_eq!((fleet.registry.running(), fleet.registry.starts()), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_worker_is_replaced_while_no_cluster_can_be_reached_even_by_a_new_leader() {
     let mut fleet = Fleet::ready(&["w1", "w2"]).await;
     fleet.kafka.put_topic("a", "orders", 8);

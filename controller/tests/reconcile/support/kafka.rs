@@ -37,6 +37,7 @@ struct FakeCluster {
     topics: BTreeMap<TopicName, FakeTopic>,
     log: Vec<String>,
     connects: usize,
+    hidden: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -63,12 +64,19 @@ impl FakeKafka {
                 topics: BTreeMap::new(),
                 log: Vec::new(),
                 connects: 0,
+                hidden: false,
             });
         work(cluster)
     }
 
     pub(crate) fn set_mode(&self, host: &str, mode: Mode) {
         self.with(host, |cluster| cluster.mode = mode);
+    }
+
+    /// Shows no topics though they are there, as a broker that has just started or that denies the
+    /// right to see them.
+    pub(crate) fn set_hidden(&self, host: &str, hidden: bool) {
+        self.with(host, |cluster| cluster.hidden = hidden);
     }
 
     /// Replaces the cluster by an empty one.
@@ -192,7 +200,8 @@ impl ClusterAdmin for FakeAdmin {
     async fn metadata(&self, _timeout: Duration) -> Result<ClusterMetadata, AdminError> {
         self.call().await?;
         let metadata = self.kafka.with(&self.host, |cluster| {
-            let topics = cluster.topics.iter().map(|(name, topic)| {
+            let shown = cluster.topics.iter().filter(|_| !cluster.hidden);
+            let topics = shown.map(|(name, topic)| {
                 let metadata = TopicMetadata {
                     partitions: topic.partitions,
                     error: None,
