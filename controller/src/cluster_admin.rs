@@ -51,6 +51,19 @@ pub trait ClusterAdmin: Debug + Send + Sync + 'static {
     /// Makes a topic.
     async fn create_topic(&self, topic: &NewTopic, timeout: Duration) -> Result<(), AdminError>;
 
+    /// Makes topics, by one request where the cluster can: a result for each, in order.
+    async fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        timeout: Duration,
+    ) -> Vec<Result<(), AdminError>> {
+        let mut results = Vec::with_capacity(topics.len());
+        for topic in topics {
+            results.push(self.create_topic(topic, timeout).await);
+        }
+        results
+    }
+
     /// Raises the number of partitions to `total`.
     async fn grow_topic(
         &self,
@@ -114,6 +127,21 @@ impl ClusterAdmin for Admin {
     async fn create_topic(&self, topic: &NewTopic, timeout: Duration) -> Result<(), AdminError> {
         let admin = self.clone().with_deadline(timeout);
         Ok(Admin::create_topic(&admin, topic.clone(), false).await?)
+    }
+
+    async fn create_topics(
+        &self,
+        topics: &[NewTopic],
+        timeout: Duration,
+    ) -> Vec<Result<(), AdminError>> {
+        let admin = self.clone().with_deadline(timeout);
+        match Admin::create_topics(&admin, topics, false).await {
+            Ok(results) => results.into_iter().map(|result| Ok(result?)).collect(),
+            Err(error) => {
+                let error = AdminError::from(error);
+                topics.iter().map(|_| Err(error.clone())).collect()
+            }
+        }
     }
 
     async fn grow_topic(

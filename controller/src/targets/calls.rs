@@ -19,6 +19,13 @@ use crate::{
 
 /// Calls under way at one cluster for one link.
 const PARALLEL_MAX: usize = 16;
+/// Topics made by one request: enough that 500 take seconds, few enough that the first ones need not
+/// wait for the last.
+const REQUEST_TOPICS_MAX: usize = 32;
+/// Partitions made by one request, unless one topic alone has more.
+const REQUEST_PARTITIONS_MAX: i32 = 1_000;
+/// Such requests under way at one cluster for one link.
+const REQUESTS_MAX: usize = 2;
 /// Attempts to read a target topic's settings before they count as not ours to read.
 const NOT_TOLD_MAX: u32 = 4;
 
@@ -87,33 +94,32 @@ impl Calls<'_> {
                 return all_failed(jobs, &cause);
             }
         };
-        let calls = jobs.into_iter().map(|job| {
-            let source = found.remove(&job.topic.topic);
-            let target = &target;
-            async move {
-                // Made without them, it would drop or compact records by the wrong rule (C064).
-                let Some(source) = source else {
-                    let cause = format!(
-                        "settings of the source topic cannot be read: grant DESCRIBE_CONFIGS on it, or \
-                         make target topic {} yourself",
-                        job.target_topic
-                    );
-                    return (job, Done::Failed(cause));
-                };
-                let topic = NewTopic {
-                    name: job.target_topic.clone(),
-                    partitions: job.partitions,
-                    replication_factor: link.target_topics.replication_factor,
-                    config: settings::for_creation(&source, &link.target_topics),
-                };
-                let done = create_one(target.as_ref(), &topic, limit).await;
-                (job, done)
-            }
-        });
-        stream::iter(calls)
-            .buffer_unordered(PARALLEL_MAX)
-            .collect()
-            .await
+        let mut done = Vec::with_capacity(jobs.len());
+        let mut to_make = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            // Made without them, it would drop or compact records by the wrong rule (C064).
+            let Some(source) = found.remove(&job.topic.topic) else {
+                let cause = format!(
+                    "settings of the source topic cannot be read: grant DESCRIBE_CONFIGS on it, or \
+                     make target topic {} yourself",
+                    job.target_topic
+                );
+                done.push((job, Done::Failed(cause)));
+                continue;
+            };
+            let topic = NewTopic {
+                name: job.target_topic.clone(),
+                partitions: job.partitions,
+                replication_factor: link.target_topics.replication_factor,
+                config: settings::for_creation(&source, &link.target_topics),
+            };
+            to_make.push((job, topic));
+        }
+        let requests = stream::iter(requests(to_make))
+            .map(|request| create_some(target.as_ref(), request, limit))
+            .buffer_unordered(REQUESTS_MAX);
+        done.extend(requests.concat().await);
+        done
     }
 
     /// Raises the partitions of topics.
@@ -213,24 +219,57 @@ impl Calls<'_> {
     }
 }
 
-/// Makes one topic, by asking for it where the cluster knows no other way and its spec allows it.
-async fn create_one(target: &dyn ClusterAdmin, topic: &NewTopic, limit: Duration) -> Done {
-    let mut result = bounded(limit, target.create_topic(topic, limit)).await;
-    if matches!(result, Err(AdminError::Unsupported(_))) && target.may_create_by_asking() {
-        result = bounded(limit, target.ask_for_topic(&topic.name, limit)).await;
+/// Splits topics to be made into requests that a cluster answers within moments.
+fn requests(mut topics: Vec<(Job, NewTopic)>) -> Vec<Vec<(Job, NewTopic)>> {
+    let mut requests = Vec::new();
+    while !topics.is_empty() {
+        let mut partitions = 0;
+        let fitting = topics
+            .iter()
+            .take(REQUEST_TOPICS_MAX)
+            .take_while(|(_, topic)| {
+                partitions += topic.partitions;
+                partitions <= REQUEST_PARTITIONS_MAX
+            });
+        let count = fitting.count().max(1);
+        let rest = topics.split_off(count);
+        requests.push(std::mem::replace(&mut topics, rest));
     }
-    match result {
-        Ok(()) => {
-            info!(target_topic = %topic.name, partitions = topic.partitions, "target topic made");
-            Done::Changed
+    requests
+}
+
+/// Makes topics, by asking for them where the cluster knows no other way and its spec allows it.
+async fn create_some(
+    target: &dyn ClusterAdmin,
+    topics: Vec<(Job, NewTopic)>,
+    limit: Duration,
+) -> Vec<(Job, Done)> {
+    let (jobs, topics): (Vec<Job>, Vec<NewTopic>) = topics.into_iter().unzip();
+    let made = async { Ok(target.create_topics(&topics, limit).await) };
+    let results = match bounded(limit, made).await {
+        Ok(results) => results,
+        Err(error) => topics.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let mut done = Vec::with_capacity(jobs.len());
+    for ((job, topic), mut result) in jobs.into_iter().zip(topics).zip(results) {
+        if matches!(result, Err(AdminError::Unsupported(_))) && target.may_create_by_asking() {
+            result = bounded(limit, target.ask_for_topic(&topic.name, limit)).await;
         }
-        // Somebody was faster; what it is like shows in the metadata.
-        Err(AdminError::AlreadyExists(_)) => Done::Changed,
-        Err(error) => Done::Failed(format!(
-            "target topic {} cannot be made: {error}",
-            topic.name
-        )),
+        let outcome = match result {
+            Ok(()) => {
+                info!(target_topic = %topic.name, partitions = topic.partitions, "target topic made");
+                Done::Changed
+            }
+            // Somebody was faster; what it is like shows in the metadata.
+            Err(AdminError::AlreadyExists(_)) => Done::Changed,
+            Err(error) => Done::Failed(format!(
+                "target topic {} cannot be made: {error}",
+                topic.name
+            )),
+        };
+        done.push((job, outcome));
     }
+    done
 }
 
 /// The call, or the error of one that did not end in time whatever its own deadline says.
@@ -251,4 +290,57 @@ fn all_failed(jobs: Vec<Job>, cause: &str) -> Vec<(Job, Done)> {
     jobs.into_iter()
         .map(|job| (job, Done::Failed(cause.to_owned())))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kreplicator_model::ids::LinkId;
+
+    use super::*;
+
+    fn topic(number: usize, partitions: i32) -> (Job, NewTopic) {
+        let name = TopicName::new(format!("topic-{number}")).expect("legal");
+        let job = Job {
+            topic: LinkTopic {
+                link: LinkId::new("a-b").expect("legal"),
+                topic: name.clone(),
+            },
+            target_topic: name.clone(),
+            partitions,
+            wanted: partitions,
+            failures: 0,
+            note: None,
+        };
+        let topic = NewTopic {
+            name,
+            partitions,
+            replication_factor: None,
+            config: BTreeMap::new(),
+        };
+        (job, topic)
+    }
+
+    #[test]
+    fn requests_hold_every_topic_once_and_keep_their_limits() {
+        let sizes = [6, 6, 990, 20, 5_000, 1, 1];
+        let topics: Vec<_> = sizes
+            .iter()
+            .copied()
+            .chain([1; 70])
+            .enumerate()
+            .map(|(number, partitions)| topic(number, partitions))
+            .collect();
+        let names: Vec<_> = topics.iter().map(|(_, topic)| topic.name.clone()).collect();
+        let requests = requests(topics);
+        let kept: Vec<_> = requests
+            .iter()
+            .flatten()
+            .map(|(_, topic)| topic.name.clone())
+            .collect();
+        assert_eq!(kept, names, "each once, in order");
+        let counts: Vec<usize> = requests.iter().map(Vec::len).collect();
+        assert_eq!(counts, [2, 1, 1, 1, 32, 32, 8]);
+    }
 }

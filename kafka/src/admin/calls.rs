@@ -176,32 +176,58 @@ impl Admin {
     /// [`Error::AlreadyExists`]; [`Error::Unsupported`] for clusters without the call; otherwise why
     /// the cluster refused or did not answer.
     pub async fn create_topic(&self, new: NewTopic, validate_only: bool) -> Result<(), Error> {
-        let call = format!("creating topic {}", new.name);
-        let replicas = new.replication_factor.map_or(-1, i32::from);
-        let mut topic = LibraryTopic::new(
-            new.name.as_str(),
-            new.partitions,
-            TopicReplication::Fixed(replicas),
-        );
-        for (name, value) in &new.config {
-            topic = topic.set(name, value);
-        }
+        let results = self.create_topics(&[new], validate_only).await?;
+        results.into_iter().next().expect("an answer for the topic")
+    }
+
+    /// Makes topics by one request, which is many times faster than one each: a result for each, in
+    /// order. Keep to some dozens, so that the answer comes within the deadline.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for clusters without the call; otherwise what kept the cluster from
+    /// answering. The results are as those of [`Self::create_topic`].
+    pub async fn create_topics(
+        &self,
+        new: &[NewTopic],
+        validate_only: bool,
+    ) -> Result<Vec<Result<(), Error>>, Error> {
+        let call = match new {
+            [] => return Ok(Vec::new()),
+            [one] => format!("creating topic {}", one.name),
+            [first, rest @ ..] => {
+                format!("creating topic {} and {} others", first.name, rest.len())
+            }
+        };
+        let topics: Vec<LibraryTopic<'_>> = new.iter().map(library_topic).collect();
         let broker = self.broker_for_calls().await?;
         let handles = self.clients.handles();
         let results = self
             .waiting(&call, Instant::now() + self.deadline, broker, |options| {
                 let options = options.validate_only(validate_only);
-                handles.admin.create_topics([&topic], &options)
+                handles.admin.create_topics(&topics, &options)
             })
             .await?;
-        match topic_result(results) {
-            Ok(()) => Ok(()),
-            Err(Code::TopicAlreadyExists) => Err(Error::AlreadyExists {
-                cluster: self.cluster.clone(),
-                topic: new.name,
-            }),
-            Err(code) => Err(self.refusal(&call, code)),
-        }
+        let mut codes: BTreeMap<String, Option<Code>> = results
+            .into_iter()
+            .map(|result| match result {
+                Ok(name) => (name, None),
+                Err((name, code)) => (name, Some(code)),
+            })
+            .collect();
+        let results = new.iter().map(|topic| {
+            match codes
+                .remove(topic.name.as_str())
+                .unwrap_or(Some(Code::Fail))
+            {
+                None => Ok(()),
+                Some(Code::TopicAlreadyExists) => Err(Error::AlreadyExists {
+                    cluster: self.cluster.clone(),
+                    topic: topic.name.clone(),
+                }),
+                Some(code) => Err(self.refusal(&format!("creating topic {}", topic.name), code)),
+            }
+        });
+        Ok(results.collect())
     }
 
     /// Adds partitions until the topic has `total`; does nothing when it has as many or more.
@@ -390,6 +416,17 @@ fn one_topic(
         Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Ok(None),
         _ => Ok(Some(topic_metadata(topic))),
     }
+}
+
+fn library_topic(new: &NewTopic) -> LibraryTopic<'_> {
+    let replicas = new.replication_factor.map_or(-1, i32::from);
+    let topic = LibraryTopic::new(
+        new.name.as_str(),
+        new.partitions,
+        TopicReplication::Fixed(replicas),
+    );
+    let config = new.config.iter();
+    config.fold(topic, |topic, (name, value)| topic.set(name, value))
 }
 
 fn topic_result(results: Vec<TopicResult>) -> Result<(), Code> {
