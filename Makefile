@@ -10,7 +10,7 @@ PROTOX := $(CURDIR)/target/tools/bin/protox
 export PROTOC ?= $(shell command -v protoc || { [ -x $(PROTOX) ] && echo $(PROTOX); } || echo protoc)
 DEMO_ARGS ?=
 
-.PHONY: help demo test unit component e2e deploy-check bench-plan lint fmt build setup setup-test soak
+.PHONY: help demo test built unit store component e2e deploy-check bench-plan lint fmt build setup setup-test soak
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,25 +27,29 @@ build: setup ## the binary, optimised: target/release/kreplicator
 demo: setup ## two embedded Kafka clusters, a controller and workers; DEMO_ARGS='--for 30s'
 	cargo run --release --locked --quiet --package kreplicator-cli -- demo $(DEMO_ARGS)
 
-test: setup-test unit component e2e deploy-check ## every tier, on real Kafka and etcd
+test: setup-test built unit store component e2e deploy-check ## every tier, on real Kafka and etcd
 	@.ci/summary.sh
 
-unit: ## functions, properties, golden files: no network
-	.ci/tier.sh unit --workspace --exclude kreplicator-tests
+# Everything at once, so that each tier finds it built the same way; the binary among it.
+built:
+	cargo test --locked --workspace --no-run
 
-component: ## one real edge against one adapter
-	.ci/tier.sh component --package kreplicator-tests --lib --test 'component_*'
+unit: ## functions, properties, golden files, one process: no real components
+	.ci/tier.sh unit 2 --workspace --exclude kreplicator-tests
 
-e2e: ## the whole system on real brokers
-	cargo build --locked --package kreplicator-cli
-	.ci/tier.sh e2e --package kreplicator-tests --test 'e2e_*'
+store: ## the harness itself, and the metadata store on a real etcd with faults
+	.ci/tier.sh store 6 --package kreplicator-tests --lib --test 'component_store_*'
 
-soak: setup-test ## the end-to-end scenarios at full length (about an hour)
-	cargo build --locked --package kreplicator-cli
-	KREPLICATOR_SOAK=1 .ci/tier.sh soak --package kreplicator-tests --test 'e2e_*'
+component: ## one adapter at a time on real Kafka
+	.ci/tier.sh component 1 --package kreplicator-tests --test 'component_[!s]*'
 
-deploy-check: ## manifests against Kubernetes' schemas, their settings against the binary
-	cargo build --locked --package kreplicator-cli
+e2e: built ## the whole system on real brokers
+	.ci/tier.sh e2e 1 --package kreplicator-tests --test 'e2e_*'
+
+soak: setup-test built ## the end-to-end scenarios at full length (about an hour)
+	KREPLICATOR_SOAK=1 .ci/tier.sh soak 1 --package kreplicator-tests --test 'e2e_*'
+
+deploy-check: built ## manifests against Kubernetes' schemas, their settings against the binary
 	deploy/check.sh
 
 bench-plan: setup ## the planner alone: 200,000 tasks on 1,000 workers

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Runs one tier of tests (`tier.sh NAME CARGO-TEST-ARGUMENTS…`) one test at a time where real
-# components share the machine, and keeps its result for the summary.
+# Runs one tier of tests (`tier.sh NAME THREADS CARGO-TEST-ARGUMENTS…`) and keeps its result for the
+# summary. THREADS is 1 where real components share the machine and times are measured.
 set -uo pipefail
 name=$1
-shift
+threads=$2
+shift 2
 root=$(cd "$(dirname "$0")/.." && pwd)
 results="${CARGO_TARGET_DIR:-$root/target}/test-results"
 mkdir -p "$results"
 log="$results/$name.log"
-threads=()
-[ "$name" = unit ] || threads=(--test-threads=1)
 started=$SECONDS
-cargo test --locked --no-fail-fast "$@" -- "${threads[@]}" 2>&1 | tee "$log"
+cargo test --locked --no-fail-fast "$@" -- --test-threads="$threads" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 passed=$(sed -nE 's/^test result: .* ([0-9]+) passed.*/\1/p' "$log" | awk '{n += $1} END {print n + 0}')
 failed=$(sed -nE 's/^test result: .* ([0-9]+) failed.*/\1/p' "$log" | awk '{n += $1} END {print n + 0}')
