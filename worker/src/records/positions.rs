@@ -4,9 +4,11 @@
 //! ever tells that they were passed, and without that a checkpoint would stay before them for ever
 //! (C114). The statistics do tell: a partition's `next_offset` is what the fetcher asks for next.
 //!
-//! A number may be a leftover of an earlier opening of the partition, so it is believed only
-//! - in the first opening of that partition by its consumer, or after a record came in this opening,
-//! - when two statistics in a row say the same, and everything fetched was handed on since.
+//! A number may be a leftover of an earlier opening of the partition, and a number may be told just
+//! before the records below it are queued. So a number is believed
+//! - in the first opening of that partition by its consumer, or after a record came or the number
+//!   changed in this opening,
+//! - once the next statistics say the same or more, and everything queued was handed on since.
 
 use std::collections::HashMap;
 
@@ -53,26 +55,28 @@ pub(super) fn parse(json: &[u8]) -> Result<HashMap<(String, i32), Offset>, serde
 /// What is known of one opening of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Evidence {
-    is_first: bool,
-    saw_record: bool,
+    /// What statistics say is of this opening.
+    trusted: bool,
     said: Option<Offset>,
-    confirmed: bool,
+    confirmed: Option<Offset>,
 }
 
 impl Evidence {
     /// A partition was opened; `is_first`: its consumer never had it open before.
     pub(super) fn new(is_first: bool) -> Self {
         Self {
-            is_first,
-            saw_record: false,
+            trusted: is_first,
             said: None,
-            confirmed: false,
+            confirmed: None,
         }
     }
 
     /// A record came.
     pub(super) fn record(&mut self) {
-        self.saw_record = true;
+        if !self.trusted {
+            self.trusted = true;
+            self.said = None;
+        }
     }
 
     /// Fetching was paused and starts again where the reader is: numbers from before are stale.
@@ -82,16 +86,17 @@ impl Evidence {
 
     /// Statistics came.
     pub(super) fn statistics(&mut self, next: Option<Offset>) {
-        if !self.is_first && !self.saw_record {
-            return;
-        }
-        self.confirmed = next.is_some() && self.said == next;
+        self.confirmed = self
+            .said
+            .filter(|before| self.trusted && next >= Some(*before));
+        let has_changed = matches!((self.said, next), (Some(before), Some(now)) if before != now);
+        self.trusted |= has_changed;
         self.said = next;
     }
 
-    /// Everything below this offset was fetched and handed on; called when the queue is empty.
+    /// Everything below this offset was fetched and handed on; asked when the queue is empty.
     pub(super) fn passed(&self) -> Option<Offset> {
-        self.said.filter(|_| self.confirmed)
+        self.confirmed
     }
 }
 
@@ -114,39 +119,69 @@ mod tests {
         assert!(parse(b"{}").is_err());
     }
 
+    fn told(evidence: &mut Evidence, next: i64) -> Option<i64> {
+        evidence.statistics(Some(Offset(next)));
+        evidence.passed().map(|passed| passed.0)
+    }
+
     #[test]
-    fn c114_a_position_counts_once_two_statistics_agree() {
+    fn c114_a_number_counts_once_the_next_statistics_say_as_much() {
         let mut evidence = Evidence::new(true);
-        assert_eq!(evidence.passed(), None);
-        evidence.statistics(Some(Offset(11)));
         assert_eq!(
-            evidence.passed(),
+            told(&mut evidence, 11),
             None,
-            "records may still be on their way to the queue"
+            "records may be on their way to the queue"
         );
-        evidence.statistics(Some(Offset(11)));
-        assert_eq!(evidence.passed(), Some(Offset(11)));
-        evidence.statistics(Some(Offset(15)));
+        assert_eq!(told(&mut evidence, 11), Some(11));
+        evidence.statistics(None);
         assert_eq!(evidence.passed(), None);
+    }
+
+    #[test]
+    fn c018_a_long_run_of_nothing_is_passed_step_by_step() {
+        let mut evidence = Evidence::new(true);
+        let passed: Vec<_> = [100, 200, 300].map(|next| told(&mut evidence, next)).into();
+        assert_eq!(passed, [None, Some(100), Some(200)]);
     }
 
     #[test]
     fn numbers_of_an_earlier_opening_are_not_believed() {
         let mut evidence = Evidence::new(false);
-        evidence.statistics(Some(Offset(1_000)));
-        evidence.statistics(Some(Offset(1_000)));
+        assert_eq!(told(&mut evidence, 1_000), None);
         assert_eq!(
-            evidence.passed(),
+            told(&mut evidence, 1_000),
             None,
             "may be from before the reader went back"
         );
         evidence.record();
-        evidence.statistics(Some(Offset(501)));
-        evidence.statistics(Some(Offset(501)));
-        assert_eq!(evidence.passed(), Some(Offset(501)));
+        assert_eq!(
+            told(&mut evidence, 1_000),
+            None,
+            "is the first of those believed"
+        );
+        assert_eq!(told(&mut evidence, 1_000), Some(1_000));
         evidence.resumed();
-        evidence.statistics(Some(Offset(501)));
-        evidence.statistics(Some(Offset(501)));
-        assert_eq!(evidence.passed(), None);
+        assert_eq!(told(&mut evidence, 1_000), None);
+        assert_eq!(told(&mut evidence, 1_000), None);
+    }
+
+    #[test]
+    fn a_number_that_changes_is_of_this_opening() {
+        let mut evidence = Evidence::new(false);
+        assert_eq!(told(&mut evidence, 1_000), None);
+        assert_eq!(
+            told(&mut evidence, 520),
+            None,
+            "lower: the reader went back"
+        );
+        assert_eq!(told(&mut evidence, 540), Some(520));
+        let mut evidence = Evidence::new(false);
+        assert_eq!(told(&mut evidence, 1_000), None);
+        assert_eq!(
+            told(&mut evidence, 1_010),
+            None,
+            "what is below may not be queued yet"
+        );
+        assert_eq!(told(&mut evidence, 1_010), Some(1_010));
     }
 }

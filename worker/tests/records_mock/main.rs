@@ -2,6 +2,7 @@
 //! broker. What mock clusters do not have (transactions, limits of topics, expiry) is tested on real
 //! Kafka in `tests/component_records.rs`.
 
+mod checkpoints;
 mod rig;
 mod wire;
 

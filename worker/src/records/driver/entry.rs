@@ -100,8 +100,9 @@ impl Entry {
                 numbers.in_flight
             };
         let is_saved = numbers.checkpoint.is_none() || numbers.checkpoint == self.saved;
+        let is_settled = numbers.checkpoint == numbers.position;
         let was_forced = self.was_killed || self.fenced;
-        if in_flight_records == 0 && is_saved && !was_forced {
+        if in_flight_records == 0 && is_settled && is_saved && !was_forced {
             Stopped::Clean
         } else {
             Stopped::Forced { in_flight_records }

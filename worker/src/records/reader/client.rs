@@ -128,6 +128,10 @@ impl ClientContext for Events {
     fn error(&self, error: KafkaError, reason: &str) {
         self.served.fetch_add(1, Ordering::Relaxed);
         let code = error.rdkafka_error_code().unwrap_or(Code::Fail);
+        if code == Code::GroupAuthorizationFailed {
+            // The group is there for the library's sake: this client neither joins nor commits.
+            return;
+        }
         match code {
             // Of single partitions: the inspection finds out which.
             Code::AutoOffsetReset | Code::LogTruncation | Code::OffsetOutOfRange => {}

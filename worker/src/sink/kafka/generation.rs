@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -122,9 +122,14 @@ impl Generation {
         self.books.broken.load(Ordering::Acquire)
     }
 
-    /// Hands a record to the library.
+    /// Hands a record to the library. Never waits: while the thread waits to take the producer away,
+    /// there is none.
     pub(super) fn send(&self, record: BaseRecord<'_, [u8], [u8], Box<Ticket>>) -> Result<(), Code> {
-        let producer = self.producer.read().unwrap_or_else(PoisonError::into_inner);
+        let producer = match self.producer.try_read() {
+            Ok(producer) => producer,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(Code::Fatal),
+        };
         let Some(producer) = producer.as_ref() else {
             return Err(Code::Fatal);
         };
