@@ -11,7 +11,7 @@ use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 pub use self::owned::{OwnedOption, check_client_options, owned_options};
 use crate::{
     error::Error,
-    secrets::{SecretError, SecretSource},
+    secrets::{SecretError, SecretSource, open_regular},
 };
 
 /// A client option that we handle ourselves: `true` lets the target create missing topics by itself
@@ -149,8 +149,9 @@ fn set_tls(cluster: &Cluster, tls: &Tls, set: &mut impl FnMut(&str, &str)) -> Re
     ];
     for (property, field, path) in files {
         let Some(path) = path else { continue };
-        // The library's own message about a missing file is a dump of OpenSSL's error queue.
-        std::fs::File::open(path).map_err(|fault| Error::File {
+        // The library's own message about a missing file is a dump of OpenSSL's error queue, and it
+        // would read a device for ever.
+        open_regular(path).map_err(|fault| Error::File {
             cluster: cluster.id.clone(),
             field,
             path: path.clone(),
@@ -319,6 +320,20 @@ mod tests {
             Some("none")
         );
         assert_eq!(lax.get("enable.ssl.certificate.verification"), Some("true"));
+    }
+
+    #[test]
+    fn a_device_is_no_certificate() {
+        let tls = Tls {
+            ca_file: Some("/dev/zero".into()),
+            ..Tls::default()
+        };
+        let with_tls = cluster(Security {
+            tls: Some(tls),
+            sasl: None,
+        });
+        let fault = client_properties(&with_tls, &NamedSecrets).expect_err("no file");
+        assert!(fault.to_string().contains("not a regular file"), "{fault}");
     }
 
     #[test]

@@ -1,9 +1,16 @@
 //! Where passwords come from. A secret is read when a client is made, lives in memory only, and has
 //! no way to reach a log: [`Secret`] shows nothing of itself.
 
-use std::fmt;
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read as _},
+};
 
 use kreplicator_model::spec::SecretRef;
+
+/// Most bytes of a secret's file. Whoever names the file by the API chooses what we read.
+pub const SECRET_BYTES_MAX: u64 = 64 << 10;
 
 /// A secret value. `Debug` hides it and there is no `Display`.
 #[derive(Clone, PartialEq, Eq)]
@@ -49,6 +56,11 @@ pub enum SecretError {
     /// The file holds nothing but perhaps a line end.
     #[error("secret file {0:?} is empty; write the password into it")]
     FileEmpty(String),
+    /// The file is larger than any secret.
+    #[error(
+        "secret file {0:?} is larger than {SECRET_BYTES_MAX} bytes; name the file of the password"
+    )]
+    FileTooLarge(String),
 }
 
 /// Reads secrets. An interface, so that tests need no environment.
@@ -89,16 +101,33 @@ fn read_variable(name: &str) -> Result<Secret, SecretError> {
 }
 
 fn read_file(path: &str) -> Result<Secret, SecretError> {
-    let text = std::fs::read_to_string(path).map_err(|fault| SecretError::File {
-        path: path.to_owned(),
-        cause: fault.to_string(),
-    })?;
+    let mut text = String::new();
+    // One byte more than allowed tells that there is more.
+    open_regular(path)
+        .and_then(|file| file.take(SECRET_BYTES_MAX + 1).read_to_string(&mut text))
+        .map_err(|fault| SecretError::File {
+            path: path.to_owned(),
+            cause: fault.to_string(),
+        })?;
+    if text.len() as u64 > SECRET_BYTES_MAX {
+        return Err(SecretError::FileTooLarge(path.to_owned()));
+    }
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.is_empty() {
         return Err(SecretError::FileEmpty(path.to_owned()));
     }
     Ok(Secret::new(line))
+}
+
+/// Opens a file or a link to one. Devices and pipes are refused before they are opened: they may hold
+/// the caller for ever or have no end.
+pub(crate) fn open_regular(path: &str) -> io::Result<File> {
+    if std::fs::metadata(path)?.is_file() {
+        File::open(path)
+    } else {
+        Err(io::Error::other("not a regular file"))
+    }
 }
 
 #[cfg(test)]
@@ -146,6 +175,42 @@ mod tests {
         let (_folder, reference) = file_with(b"\n");
         let fault = ProcessSecrets.read(&reference).expect_err("empty");
         assert!(fault.to_string().contains("is empty"), "{fault}");
+    }
+
+    #[test]
+    fn what_has_no_end_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().to_str().expect("text");
+        for path in ["/dev/zero", folder] {
+            let fault = ProcessSecrets
+                .read(&SecretRef::File(path.to_owned()))
+                .expect_err("no file");
+            assert!(
+                fault.to_string().contains("not a regular file"),
+                "{path}: {fault}"
+            );
+        }
+        let limit = usize::try_from(SECRET_BYTES_MAX).expect("small");
+        let (_folder, longest) = file_with(&vec![b'x'; limit]);
+        let read = ProcessSecrets.read(&longest).expect("just not too large");
+        assert_eq!(read.expose().len(), limit);
+        let (_folder, longer) = file_with(&vec![b'x'; limit + 1]);
+        let fault = ProcessSecrets.read(&longer).expect_err("too large");
+        assert!(matches!(&fault, SecretError::FileTooLarge(_)), "{fault}");
+    }
+
+    #[test]
+    fn a_link_to_a_file_is_followed() {
+        let (folder, reference) = file_with(b"s3cret");
+        let SecretRef::File(path) = &reference else {
+            panic!("made above")
+        };
+        // As Kubernetes mounts secrets.
+        let link = folder.path().join("..data");
+        std::os::unix::fs::symlink(path, &link).expect("linked");
+        let link = link.to_str().expect("text").to_owned();
+        let read = ProcessSecrets.read(&SecretRef::File(link));
+        assert_eq!(read.expect("readable").expose(), "s3cret");
     }
 
     #[test]
