@@ -275,6 +275,22 @@ async fn a_key_deleted_by_hand_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_of_two_fifths_of_the_lease_costs_nothing_whenever_it_begins() {
+    for tenths in 0..20 {
+        let store = Flaky::new();
+        let (session, registration) = start(&store).await;
+        sleep(tenths * SECOND / 10).await;
+        store.set(Weather::Away);
+        sleep(2 * TTL / 5).await;
+        store.set(Weather::Clear);
+        sleep(MINUTE).await;
+        assert!(registration.fence.is_open(), "begun at {tenths}/10 s");
+        assert_eq!(session.incarnation(), 1);
+        session.close().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn c055_a_session_asks_a_store_that_is_away_seldom() {
     let store = Flaky::new();
     let (_session, _) = start(&store).await;

@@ -73,13 +73,14 @@ impl Keeper {
                     self.log_failure(failures, &error, "cannot renew, trying again");
                     let delay = self.config.backoff.delay(failures, &mut rand::rng());
                     // The lease may still be saved: every moment counts. Later there is time.
-                    let urgent = held.lease.renewed_at.elapsed() < 2 * self.config.ttl;
-                    let delay = if urgent {
-                        delay.min(self.config.ttl / 10)
+                    let longest = if fence.is_open() {
+                        self.config.ttl / 20
+                    } else if held.lease.renewed_at.elapsed() < 2 * self.config.ttl {
+                        self.config.ttl / 10
                     } else {
-                        delay
+                        Duration::MAX
                     };
-                    due = Instant::now() + delay;
+                    due = Instant::now() + delay.min(longest);
                 }
             }
         }
