@@ -4,7 +4,11 @@
 use std::collections::BTreeMap;
 
 use kreplicator_model::spec::{Cluster, Link, StartPolicy, Subscription};
-use kreplicator_proto::{fault::FieldFault, v1};
+use kreplicator_proto::{
+    fault::FieldFault,
+    spec_convert::{EXCLUDES_MAX, TEXT_BYTES_MAX},
+    v1,
+};
 
 fn cluster() -> v1::Cluster {
     v1::Cluster {
@@ -200,6 +204,20 @@ fn every_expression_that_does_not_compile_is_told_and_our_topics_are_refused() {
     let ours = subscription(v1::selector::By::Topic("__kreplicator_origins".to_owned()));
     let faults = Subscription::try_from(&ours).expect_err("refused");
     assert_eq!(paths(&faults), ["selector.topic"]);
+}
+
+#[test]
+fn patterns_beyond_the_limits_are_told_once_and_not_compiled() {
+    let message = subscription(v1::selector::By::Pattern(v1::Pattern {
+        include: "(".repeat(TEXT_BYTES_MAX + 1),
+        exclude: vec!["(".to_owned(); EXCLUDES_MAX + 1],
+    }));
+    let faults = Subscription::try_from(&message).expect_err("over the limits");
+    let at = |path: &str| faults.iter().filter(|fault| fault.path == path).count();
+    assert_eq!(at("selector.pattern.include"), 1);
+    assert_eq!(at("selector.pattern.exclude"), 1);
+    assert_eq!(at("selector.pattern.exclude[99]"), 1);
+    assert_eq!(at("selector.pattern.exclude[100]"), 0);
 }
 
 #[test]
