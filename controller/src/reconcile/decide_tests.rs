@@ -89,6 +89,11 @@ fn partitions_begin_when_their_target_is_verified() {
     let decision = scene.decide();
     assert_eq!(counts(&decision), (2, 2));
     assert!(decision.unassigned.contains_key(&task("orders", 3)));
+    // Not before that is noted down.
+    scene
+        .records
+        .insert(topic("orders"), record("orders", 4, 0));
+    assert_eq!(counts(&scene.decide()), (0, 4));
     scene.records.clear();
     assert_eq!(counts(&scene.decide()), (0, 4));
 }

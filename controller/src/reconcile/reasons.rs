@@ -180,4 +180,28 @@ mod tests {
             "worker-draining: from w1"
         );
     }
+
+    #[test]
+    fn the_reason_of_a_move_that_did_not_happen_is_forgotten() {
+        let mut reasons = Reasons::default();
+        let mut ledger = Ledger::new(keys::chunk_of);
+        let chunk = keys::chunk_of(&task("orders", 0).link, &task("orders", 0).topic);
+        let assigned = |epoch| [(task("orders", 0), OwnerEpoch(epoch))].into();
+        ledger.set_assigned(&worker("w1"), chunk, 1, assigned(1));
+        let first = moves(Reason::Rebalance, true);
+        let intent = Intent::of(&first, &ledger, &BTreeMap::new());
+        reasons.leave(&first, &intent);
+        // The write did not happen.
+        reasons.forget(&first, &ledger);
+        let second = moves(Reason::WorkerLost, false);
+        let intent = Intent::of(&second, &ledger, &BTreeMap::new());
+        ledger.set_assigned(&worker("w2"), chunk, 2, assigned(2));
+        let given = vec![Given {
+            task: task("orders", 0),
+            worker: worker("w2"),
+        }];
+        let counts = reasons.given(given, &intent, &ledger);
+        assert_eq!(counts, [("worker-lost", 1)].into());
+        assert_eq!(reasons.texts()[&task("orders", 0)], "worker-lost: from w1");
+    }
 }

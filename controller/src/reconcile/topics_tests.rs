@@ -173,6 +173,28 @@ fn c068_a_deleted_target_is_forgotten_once_its_topic_is_unsubscribed() {
     let after = changed(&resolved(&[]), &records(4), &BTreeMap::new(), &gone).expect("differs");
     assert_eq!(after.target_partitions, 0);
     assert_eq!(after.target_cluster_id.as_deref(), Some("kb"));
+    // Not by one look, and not while what is asked for cannot be read.
+    let mut unconfirmed = gone.clone();
+    for known in unconfirmed.values_mut() {
+        let topics = known.topics.as_mut().expect("seen");
+        Arc::make_mut(topics).confirmed = false;
+    }
+    let none = resolved(&[]);
+    assert_eq!(
+        changed(&none, &records(4), &BTreeMap::new(), &unconfirmed),
+        None
+    );
+    let frozen = [link().id].into();
+    let unread = changed_records(
+        &desired(),
+        &none,
+        &records(4),
+        &BTreeMap::new(),
+        &frozen,
+        &BTreeMap::new(),
+        &gone,
+    );
+    assert_eq!(unread, []);
     // A target that is there, or was not looked at, is kept in mind.
     for now in [as_recorded(), Snapshot::new()] {
         assert_eq!(
