@@ -16,6 +16,7 @@ impl TryFrom<&v1::TopicRecord> for TopicRecord {
 
     fn try_from(message: &v1::TopicRecord) -> Result<Self, Self::Error> {
         let mut faults = Faults::default();
+        let target = faults.take("target", ClusterId::new(&message.target));
         let target_topic = faults.take("target_topic", TopicName::new(&message.target_topic));
         let start = match &message.start {
             Some(start) => faults.part("start", StartPolicy::try_from(start)),
@@ -41,6 +42,7 @@ impl TryFrom<&v1::TopicRecord> for TopicRecord {
         let present = |text: &String| (!text.is_empty()).then(|| text.clone());
         let whole = || {
             Some(Self {
+                target: target?,
                 target_topic: target_topic?,
                 first_partitions: message.first_partitions,
                 partitions: message.partitions,
@@ -61,6 +63,7 @@ impl TryFrom<&v1::TopicRecord> for TopicRecord {
 impl From<&TopicRecord> for v1::TopicRecord {
     fn from(record: &TopicRecord) -> Self {
         Self {
+            target: record.target.to_string(),
             target_topic: record.target_topic.to_string(),
             first_partitions: record.first_partitions,
             start: Some(v1::StartPolicy::from(&record.start)),

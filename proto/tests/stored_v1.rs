@@ -174,6 +174,7 @@ fn owned() -> Ownership {
 
 fn topic_record() -> TopicRecord {
     TopicRecord {
+        target: cluster_id("dc-2"),
         target_topic: topic("dc1.orders"),
         first_partitions: 4,
         partitions: 8,

@@ -86,6 +86,7 @@ pub(super) fn resolved(topics: &[(&str, i32)]) -> Resolved {
 
 pub(super) fn record(name: &str, partitions: i32, target_partitions: i32) -> TopicRecord {
     TopicRecord {
+        target: cluster("b"),
         target_topic: topic(name).topic,
         first_partitions: partitions,
         partitions,

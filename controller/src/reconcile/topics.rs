@@ -32,6 +32,7 @@ pub(crate) fn new_records(
         .filter_map(|(id, topic)| {
             let link = desired.links.get(&id.link)?;
             let record = TopicRecord {
+                target: link.target.clone(),
                 target_topic: topic.target_topic.clone(),
                 first_partitions: topic.first_partitions,
                 partitions: topic.partitions,

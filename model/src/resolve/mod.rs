@@ -48,6 +48,8 @@ pub type Inventory = BTreeMap<ClusterId, BTreeMap<TopicName, SourceTopic>>;
 /// What was learned about a topic of a link when it first ran, and since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicRecord {
+    /// The cluster written to: outlives the link, so that what it wrote is still known for a copy.
+    pub target: ClusterId,
     /// Its name on the target.
     pub target_topic: TopicName,
     /// Partitions from this one on start at offset 0.

@@ -58,11 +58,14 @@ impl<'a> Origins<'a> {
             open: BTreeSet::new(),
         };
         for (id, record) in records {
-            origins.add_writer(id, &record.target_topic);
+            // A link made anew under an old name may go elsewhere.
+            let link = desired.links.get(&id.link);
+            let cluster = link.map_or(&record.target, |link| &link.target);
+            origins.add_writer(id, cluster, &record.target_topic);
         }
         for (id, candidate) in candidates {
-            if let Ok(target) = &candidate.target {
-                origins.add_writer(id, target);
+            if let Ok(topic) = &candidate.target {
+                origins.add_writer(id, &candidate.link.target, topic);
             }
         }
         // What is recorded is settled first: what is new gives way to it.
@@ -83,15 +86,10 @@ impl<'a> Origins<'a> {
         origin.expect("every candidate was worked out").clone()
     }
 
-    fn add_writer(&mut self, id: &'a LinkTopic, target: &'a TopicName) {
-        // Records of links that are gone do not tell their cluster.
-        if let Some(link) = self.desired.links.get(&id.link) {
-            let cluster = self.identities.get(&link.target);
-            self.writers
-                .entry((cluster, target))
-                .or_default()
-                .insert(id);
-        }
+    fn add_writer(&mut self, id: &'a LinkTopic, cluster: &'a ClusterId, topic: &'a TopicName) {
+        let cluster = self.identities.get(cluster);
+        let writers = self.writers.entry((cluster, topic)).or_default();
+        writers.insert(id);
     }
 
     /// Works out where a topic came from, after those that write to it.

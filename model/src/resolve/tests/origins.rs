@@ -50,6 +50,19 @@ fn c074_origin_is_never_guessed_from_a_name() {
 }
 
 #[test]
+fn c074_what_a_deleted_link_has_written_is_still_known_for_a_copy() {
+    let mut world = both_ways();
+    world.settle();
+    let deleted = LinkId::new("a-b").expect("legal");
+    world.desired.links.remove(&deleted);
+    let subscriptions = &mut world.desired.subscriptions;
+    subscriptions.retain(|(link, _), _| *link != deleted);
+    let resolved = world.settle();
+    assert_eq!(running(&resolved), ["b-a/clicks>b.clicks"]);
+    assert_eq!(resolved.topics.len(), 1, "a.orders stays where it is");
+}
+
+#[test]
 fn c074_by_exact_name_a_copy_on_its_way_back_is_a_problem() {
     let mut world = both_ways().topic("b-a", "a.orders");
     let resolved = world.settle();

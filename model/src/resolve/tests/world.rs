@@ -139,10 +139,10 @@ impl World {
     pub(super) fn carry_out(&mut self) -> Resolved {
         let resolved = self.resolve();
         for (id, topic) in resolved.topics.iter().filter(|(_, topic)| topic.runs()) {
+            let target = &self.desired.links[&id.link].target;
             self.records
                 .entry(id.clone())
-                .or_insert_with(|| record(topic));
-            let target = &self.desired.links[&id.link].target;
+                .or_insert_with(|| record(target, topic));
             let found = self.inventory.entry(target.clone()).or_default();
             let made = SourceTopic {
                 partitions: topic.partitions,
@@ -172,8 +172,9 @@ impl World {
     }
 }
 
-pub(super) fn record(topic: &ResolvedTopic) -> TopicRecord {
+pub(super) fn record(target: &ClusterId, topic: &ResolvedTopic) -> TopicRecord {
     TopicRecord {
+        target: target.clone(),
         target_topic: topic.target_topic.clone(),
         first_partitions: topic.first_partitions,
         partitions: topic.partitions,
