@@ -93,14 +93,26 @@ fn up_to_date(
     target: Option<&TargetState>,
     snapshot: &Snapshot,
 ) -> TopicRecord {
+    let begun = has_begun(before);
+    let kafka_id_of = |known: &Option<String>, cluster| {
+        let now = || kafka_id(snapshot, cluster).map(ToOwned::to_owned);
+        let known = || known.clone();
+        if begun {
+            known().or_else(now)
+        } else {
+            now().or_else(known)
+        }
+    };
     let mut after = before.clone();
     after.partitions = topic.partitions;
-    let known = |before: &Option<String>, cluster| {
-        let now = || kafka_id(snapshot, cluster).map(ToOwned::to_owned);
-        before.clone().or_else(now)
-    };
-    after.source_cluster_id = known(&before.source_cluster_id, &link.source);
-    after.target_cluster_id = known(&before.target_cluster_id, &link.target);
+    after.source_cluster_id = kafka_id_of(&before.source_cluster_id, &link.source);
+    after.target_cluster_id = kafka_id_of(&before.target_cluster_id, &link.target);
+    if !begun {
+        // Whatever the link and its clusters are now is as good as what they were.
+        after.target = link.target.clone();
+        after.origin_clusters.clone_from(&topic.origin_clusters);
+        after.source_gone = false;
+    }
     let verified = target.filter(|target| target.problem.is_none());
     if let Some(partitions) = verified.and_then(|target| target.partitions) {
         after.target_partitions = partitions;
@@ -180,12 +192,35 @@ pub(crate) fn halted(
     halted
 }
 
+/// Whether anything can have been copied: tasks begin once their target is noted down as verified.
+fn has_begun(record: &TopicRecord) -> bool {
+    record.target_partitions > 0
+}
+
 fn not_what_it_was(
     topic: &ResolvedTopic,
     link: &Link,
     record: &TopicRecord,
     snapshot: &Snapshot,
 ) -> Option<String> {
+    if !has_begun(record) {
+        return None;
+    }
+    let source = record.origin_clusters.last();
+    for (verb, was, is) in [
+        ("reads from", source, &link.source),
+        ("writes to", Some(&record.target), &link.target),
+    ] {
+        if let Some(was) = was
+            && was != is
+        {
+            return Some(format!(
+                "link {} {verb} cluster {is} now and the topic was copied with {was}: copying stopped; put \
+                 the link back as it was, or make one with another id for the new cluster",
+                link.id
+            ));
+        }
+    }
     let remedy = "to go on at the checkpoint, unsubscribe the topic (or exclude it from its pattern) and \
                   subscribe it again; to copy it from the beginning, subscribe it on a link with another id";
     if record.source_gone && topic.problem.is_none() {

@@ -238,3 +238,48 @@ fn c002_a_topic_that_was_gone_is_another_one_when_it_is_back() {
     let after = changed(&resolved(&[]), &records, &BTreeMap::new(), &now).expect("differs");
     assert!(!after.source_gone);
 }
+
+#[test]
+fn a_link_that_was_pointed_elsewhere_halts_what_it_has_begun_and_nothing_else() {
+    let elsewhere = |change: fn(&mut Link)| {
+        let mut link = link();
+        change(&mut link);
+        Desired {
+            links: [(link.id.clone(), link)].into(),
+            ..Desired::default()
+        }
+    };
+    let to_c = elsewhere(|link| link.target = cluster("c"));
+    let from_c = elsewhere(|link| link.source = cluster("c"));
+    let all = resolved(&[("orders", 4)]);
+    let now = snapshot(&[
+        ("a", "ka", &[("orders", 4)]),
+        ("b", "kb", &[("orders", 4)]),
+        ("c", "kc", &[("orders", 4)]),
+    ]);
+    for (desired, part) in [
+        (&to_c, "writes to cluster c now"),
+        (&from_c, "reads from cluster c now"),
+    ] {
+        let halts = halted(desired, &all, &records(4), &now);
+        let cause = &halts[&topic("orders")];
+        assert!(
+            cause.contains(part) && cause.contains("a-b"),
+            "{part} is not in {cause}"
+        );
+        assert!(halted(desired, &all, &records(0), &now).is_empty());
+    }
+    let none = BTreeMap::new();
+    let after = changed_records(
+        &to_c,
+        &all,
+        &records(0),
+        &none,
+        &BTreeSet::new(),
+        &BTreeMap::new(),
+        &now,
+    );
+    let (_, after) = after.into_iter().next().expect("differs");
+    assert_eq!(after.target, cluster("c"));
+    assert_eq!(after.target_cluster_id.as_deref(), Some("kc"));
+}
