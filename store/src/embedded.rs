@@ -12,7 +12,7 @@ mod state;
 mod watch;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak},
     time::Duration,
 };
@@ -20,7 +20,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::{
     sync::{Mutex, Notify, OwnedMutexGuard, watch as channel},
-    task::spawn_blocking,
+    task::{JoinError, spawn_blocking},
     time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::task::AbortOnDropHandle;
@@ -98,11 +98,11 @@ impl EmbeddedStore {
         let path = path.into();
         let give_up = Instant::now() + HANDOVER_MAX;
         loop {
-            let path = path.clone();
-            let opening = spawn_blocking(move || Disk::open(path, Instant::now()));
-            let opened = opening.await.map_err(|error| {
-                Error::Unavailable(format!("opening the store file was interrupted: {error}"))
-            })??;
+            let opening = {
+                let path = path.clone();
+                spawn_blocking(move || Disk::open(path, Instant::now()))
+            };
+            let opened = opening.await.map_err(|error| not_opened(&path, &error))??;
             match opened {
                 Opened::Ready(disk, stored) => {
                     let state = State::new(stored, options.history_bytes_max);
@@ -283,5 +283,16 @@ impl MetaStore for EmbeddedStore {
     async fn watch(&self, prefix: &str, from: Revision) -> Result<Box<dyn Watch>> {
         let watch = EmbeddedWatch::open(Arc::clone(&self.inner), prefix, from)?;
         Ok(Box::new(watch))
+    }
+}
+
+/// Why an attempt to open a file ended without an answer. The file's library takes some damage for
+/// impossible and panics.
+fn not_opened(path: &Path, error: &JoinError) -> Error {
+    let name = path.display();
+    if error.is_panic() {
+        Error::Invalid(format!("{name} is damaged; restore it from a backup"))
+    } else {
+        Error::Unavailable(format!("opening {name} was interrupted: {error}"))
     }
 }

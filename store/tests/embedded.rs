@@ -147,6 +147,26 @@ async fn a_file_of_another_kind_is_refused_and_left_alone() {
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), text);
 }
 
+#[tokio::test]
+async fn a_damaged_file_is_refused_with_the_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path()).await;
+    for key in 0..200 {
+        write(&store, vec![put(&format!("k{key}"), &"x".repeat(1_000))]).await;
+    }
+    drop(store);
+    let path = folder.path().join("meta/store.redb");
+    let mut bytes = std::fs::read(&path).expect("there");
+    // The first page tells that it is a store, and where its contents are.
+    bytes[4096..].fill(0xa5);
+    std::fs::write(&path, &bytes).expect("written");
+    let refusal = EmbeddedStore::open(&path).await.expect_err("damaged");
+    assert!(matches!(&refusal, Error::Invalid(_)), "{refusal}");
+    let text = refusal.to_string();
+    assert!(text.contains("store.redb is damaged"), "{text}");
+    assert!(text.contains("backup"), "{text}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn history_is_bounded_in_bytes_and_a_slow_watch_learns_that_it_fell_behind() {
     let options = EmbeddedOptions {
