@@ -137,6 +137,29 @@ fn a_file_of_declarations_is_checked_without_a_controller() {
 }
 
 #[test]
+fn pruning_by_a_file_that_declares_nothing_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("links.yaml");
+    fs::write(&file, "# lost in a merge\n").expect("written");
+    let used = run(kreplicator().args(["apply", "--prune", "-f"]).arg(&file));
+    assert_eq!(used.code, Some(2), "{}", used.stderr);
+    assert!(used.stderr.contains("declares nothing"), "{}", used.stderr);
+}
+
+#[test]
+fn a_password_within_an_endpoint_is_refused_and_not_shown() {
+    let endpoint = "store.etcd.endpoints=http://u:hunter2@etcd:2379";
+    let used = run(kreplicator().args(["worker", "--print-config", "--set", endpoint]));
+    assert_eq!((used.code, used.stdout.as_str()), (Some(2), ""));
+    assert!(
+        used.stderr.contains("store.etcd.password"),
+        "{}",
+        used.stderr
+    );
+    assert!(!used.stderr.contains("hunter2"), "{}", used.stderr);
+}
+
+#[test]
 fn completions_are_made_for_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let made = run(kreplicator().args(["completions", shell]));

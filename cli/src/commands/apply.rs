@@ -17,6 +17,14 @@ use crate::{
 /// Runs the command.
 pub(crate) async fn apply(client: &Client, args: &Apply) -> anyhow::Result<Exit> {
     let declared = read(&args.file)?;
+    if args.prune && declared.is_empty() {
+        let message = format!(
+            "file {} declares nothing, and --prune would delete everything; leave --prune out, or use \
+             `kreplicator delete`",
+            args.file.display()
+        );
+        return Err(Failure::Usage(message).into());
+    }
     let options = Options {
         dry_run: args.dry_run,
         prune: args.prune,

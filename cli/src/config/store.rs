@@ -206,6 +206,13 @@ fn endpoints(node: &Node, path: &Path, faults: &mut Faults) -> Option<Vec<String
         faults.push(&node.place, path, "no endpoint; write [http://host:2379]");
     }
     for endpoint in &endpoints {
+        // It would be shown by `--print-config` and in every log line that names the endpoint.
+        if endpoint.contains('@') {
+            let message = "an endpoint must not hold a user or password; set store.etcd.user and \
+                           store.etcd.password";
+            faults.push(&node.place, path, message);
+            continue;
+        }
         let has_scheme = endpoint.starts_with("http://") || endpoint.starts_with("https://");
         if !has_scheme {
             let message = format!("{endpoint:?} has no scheme; write http://{endpoint}");

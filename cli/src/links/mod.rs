@@ -47,6 +47,13 @@ pub(crate) struct Declared {
     pub(crate) places: Places,
 }
 
+impl Declared {
+    /// Whether nothing at all is declared.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clusters.is_empty() && self.links.is_empty() && self.subscriptions.is_empty()
+    }
+}
+
 /// Reads a file's text.
 ///
 /// # Errors
