@@ -21,7 +21,7 @@ mod services;
 mod signals;
 mod yaml;
 
-use std::{io, process::ExitCode};
+use std::{io, process::ExitCode, time::Duration};
 
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
@@ -31,6 +31,9 @@ use crate::{
     client::Client,
     exit::{Exit, Failure},
 };
+
+/// Longest wait for threads that still work when everything is done.
+const RUNTIME_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -60,7 +63,11 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         .enable_all()
         .build()
         .context("the runtime could not be started")?;
-    runtime.block_on(Box::pin(dispatch(cli)))
+    let done = runtime.block_on(Box::pin(dispatch(cli)));
+    // Everything was stopped and saved in there; a thread that hangs in a call of the Kafka library or
+    // reads a terminal must not keep the process.
+    runtime.shutdown_timeout(RUNTIME_END_TIMEOUT);
+    done
 }
 
 async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {

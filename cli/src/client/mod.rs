@@ -93,6 +93,9 @@ impl Client {
             for (name, channel) in &self.targets {
                 match try_once(channel, deadline, &attempt).await {
                     Tried::Done(answer) => return Ok(answer),
+                    Tried::Refused(status) if is_stranger(&status) => {
+                        return Err(stranger(name, &status));
+                    }
                     Tried::Refused(status) => return Err(answer(&status)),
                     Tried::Again(status) => last = Some((name, status)),
                 }
@@ -136,6 +139,22 @@ where
         Ok(Err(status)) => Tried::Refused(status),
         Err(_) => Tried::Again(Status::deadline_exceeded("no answer in time")),
     }
+}
+
+/// Whether something answered that does not speak gRPC: its answer was made up by the client library.
+fn is_stranger(status: &Status) -> bool {
+    status.code() != Code::Unavailable
+        && (status
+            .source()
+            .is_some_and(|source| source.is::<tonic::transport::Error>())
+            || status.message().starts_with("grpc-status header missing"))
+}
+
+fn stranger(name: &str, status: &Status) -> Failure {
+    Failure::Unreachable(format!(
+        "{name} does not answer as a controller does ({}); name the gRPC port of one with --endpoint",
+        cause(status)
+    ))
 }
 
 fn answer(status: &Status) -> Failure {
@@ -206,6 +225,53 @@ mod tests {
         assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
         assert!(failure.to_string().contains("--endpoint"), "{failure}");
         assert_eq!(started.elapsed(), Duration::from_secs(3));
+    }
+
+    async fn status_of(address: std::net::SocketAddr) -> String {
+        let target: Target = address.to_string().parse().expect("an endpoint");
+        let client = Client::new(&[target], Duration::from_secs(5));
+        let answer = client.call(|attempt| async move {
+            let mut grpc =
+                kreplicator_proto::v1::status_client::StatusClient::new(attempt.channel.clone());
+            let request = attempt.request(kreplicator_proto::v1::GetStatusRequest {});
+            grpc.get_status(request).await
+        });
+        let failure = answer.await.expect_err("no controller is there");
+        assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
+        failure.to_string()
+    }
+
+    /// Answers each connection with these bytes.
+    fn stranger_that_says(bytes: &'static [u8]) -> (std::net::SocketAddr, impl Drop) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+        let serve = tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let mut request = [0; 1024];
+                if socket.read(&mut request).await.is_ok() && socket.write_all(bytes).await.is_ok()
+                {
+                    // What follows is read, so that nothing is reset before the answer was.
+                    while socket.read(&mut request).await.is_ok_and(|read| read > 0) {}
+                }
+            }
+        });
+        (address, tokio_util::task::AbortOnDropHandle::new(serve))
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_no_controllers_is_named_with_the_remedy() {
+        for says in [
+            b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(),
+            b"\x00\x00\x00\x10 something else entirely",
+        ] {
+            let (address, _serving) = stranger_that_says(says);
+            let shown = status_of(address).await;
+            assert!(shown.contains(&address.to_string()), "{shown}");
+            assert!(shown.contains("--endpoint"), "{shown}");
+        }
     }
 
     #[tokio::test]
