@@ -6,6 +6,7 @@
 //! - [`discovery`]: which topics exist on which cluster, and which clusters answer.
 //! - [`fleet`]: what the leader knows, published for the API after every pass.
 //! - [`forward`]: passes requests on to the leader.
+//! - `heavy`: work that takes long, on a thread of its own.
 //! - [`http`]: metrics, health and readiness over HTTP.
 //! - `leader`: what runs while this controller leads.
 //! - [`metrics`]: the controller's own metrics.
@@ -20,6 +21,7 @@ pub mod config;
 pub mod discovery;
 pub mod fleet;
 mod forward;
+mod heavy;
 pub mod http;
 mod leader;
 pub mod metrics;

@@ -27,6 +27,7 @@ use super::{
     subscribe::{Missing, Sources},
     writer::Edit,
 };
+use crate::heavy::heavy;
 
 /// The service.
 #[derive(Debug, Clone)]
@@ -36,14 +37,14 @@ impl DesiredService {
     async fn apply(&self, mut request: v1::ApplyRequest) -> Result<v1::ApplyResponse, Refusal> {
         let core = &self.0;
         let call = Call::of(&mut request)?;
-        let declared = Declared::read(&request);
+        let declared = heavy(|| Declared::read(&request));
         if let Some(answer) = core.writer.answered(&call).await? {
             return Ok(answer);
         }
         let before = core.desired.load().await?;
         let now = core.now();
         // What is wrong with the declaration itself is told without asking any cluster.
-        declared.draft(&before, now, request.prune)?;
+        heavy(|| declared.draft(&before, now, request.prune).map(drop))?;
         let looked_at = declared.worth_a_look(&before);
         let sources = Sources(core.look(looked_at).await);
         let allow_missing = request.allow_missing;
@@ -67,7 +68,7 @@ impl DesiredService {
             }
         };
         if request.dry_run {
-            return Ok(decide(&before, false)?.answer);
+            return Ok(heavy(|| decide(&before, false))?.answer);
         }
         let answer = core.writer.write(call, decide).await?;
         if !answer.changes.is_empty() {

@@ -29,6 +29,7 @@ use super::{
     subscription_watch,
     writer::Edit,
 };
+use crate::heavy::heavy;
 
 /// The service.
 #[derive(Debug, Clone)]
@@ -41,14 +42,14 @@ impl SubscriptionsService {
     ) -> Result<v1::SubscribeResponse, Refusal> {
         let core = &self.0;
         let call = Call::of(&mut request)?;
-        let subscriptions = check(&request.subscriptions)?;
+        let subscriptions = heavy(|| check(&request.subscriptions))?;
         if let Some(answer) = core.writer.answered(&call).await? {
             return Ok(answer);
         }
         let before = core.desired.load().await?;
         let now = core.now();
         // What is wrong with the request itself is told without asking any cluster.
-        put_all(&before, now, &subscriptions, &Sources::default(), true)?;
+        heavy(|| put_all(&before, now, &subscriptions, &Sources::default(), true).map(drop))?;
         let sources = Sources(core.look(sources_of(&before, &subscriptions)).await);
         let warnings = sources.warnings();
         let read: Vec<ClusterId> = sources.0.keys().cloned().collect();

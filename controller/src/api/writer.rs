@@ -25,6 +25,7 @@ use super::{
     loaded::{DesiredReader, Loaded, refusal},
     repeat::{Answers, Call, Found},
 };
+use crate::heavy::heavy;
 
 /// Attempts at one change while others (the reconcile loop) write the same keys.
 const ATTEMPTS_MAX: u32 = 8;
@@ -189,7 +190,7 @@ impl<'a, R: Answer> Attempt<'a, R> {
                 // Nobody else writes while this process leads: it was our step.
                 self.begun = true;
             }
-            let edit = decide(&loaded, self.begun)?;
+            let edit = heavy(|| decide(&loaded, self.begun))?;
             let answer = self.answer.get_or_insert(edit.answer).clone();
             let progress = self
                 .commit(&term, &loaded, &edit.steps, edit.is_desired, &answer, known)

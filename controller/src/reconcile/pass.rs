@@ -13,7 +13,7 @@ use kreplicator_model::{
     resolve::{Resolved, resolve},
 };
 use kreplicator_store::{api::Error as StoreError, election::Term};
-use tokio::{runtime, time::Instant};
+use tokio::time::Instant;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use super::{
@@ -32,7 +32,7 @@ use super::{
     wants::wants,
     writer::{Published, WriteError, Writer},
 };
-use crate::{discovery::Snapshot, targets::TargetState};
+use crate::{discovery::Snapshot, heavy::heavy, targets::TargetState};
 
 /// Waits after writes that failed or conflicted.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
@@ -345,13 +345,5 @@ impl Pass {
         let before = self.parts.fleet.borrow().clone();
         let state = heavy(|| fleet_state(facts, &before));
         self.parts.fleet.send_replace(Arc::new(state));
-    }
-}
-
-/// Runs what may take long in a large fleet without holding up others on this thread.
-fn heavy<T>(work: impl FnOnce() -> T) -> T {
-    match runtime::Handle::current().runtime_flavor() {
-        runtime::RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
-        _ => work(),
     }
 }
