@@ -268,7 +268,9 @@ pub fn explain(code: Code) -> String {
         | Code::UnknownPartition
         | Code::UnknownTopicOrPartition
         | Code::UnknownTopicId => "the topic or the partition does not exist; create it",
-        Code::InvalidTopic => "the topic's name is not legal there",
+        Code::InvalidTopic => {
+            "the topic's name is not legal there, or another topic's differs from it only in '.' and '_'"
+        }
         Code::NotEnoughReplicas | Code::NotEnoughReplicasAfterAppend => {
             "fewer replicas are in sync than min.insync.replicas demands; bring brokers back"
         }
