@@ -238,6 +238,11 @@ impl Writer {
             if !state.active || state.rest_until.is_some_and(|until| until > now) {
                 continue;
             }
+            // A broker that has not heard of a new partition yet refuses the first batch and may take
+            // the second; the library takes that for proof of the first, which is lost.
+            if state.acknowledged == 0 && state.next > 0 {
+                continue;
+            }
             match self.send(index, state) {
                 Ok(()) => {
                     state.next += 1;

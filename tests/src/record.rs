@@ -139,6 +139,9 @@ impl Content {
     #[must_use]
     pub fn difference(&self, stamp: &Stamp) -> Option<String> {
         let written = stamp.content();
+        if *self == written {
+            return None;
+        }
         let parts = [
             (
                 "key",
@@ -164,9 +167,6 @@ impl Content {
                 format!("{:?}", written.timestamp_ms),
             ),
         ];
-        if *self == written {
-            return None;
-        }
         let changed = parts.into_iter().find(|(_, found, wanted)| found != wanted);
         Some(changed.map_or_else(
             || "bytes of the value".to_owned(),
