@@ -14,7 +14,7 @@ use std::{error::Error as _, future::Future, time::Duration};
 
 use rand::Rng;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tonic::{Code, Request, Response, Status, transport::Channel};
+use tonic::{Code, Request, Response, Status, TimeoutExpired, transport::Channel};
 
 pub(crate) use self::{endpoint::Target, request_id::request_id};
 use crate::exit::Failure;
@@ -136,9 +136,26 @@ where
     match timeout_at(deadline, attempt(Attempt { channel, left })).await {
         Ok(Ok(answer)) => Tried::Done(answer),
         Ok(Err(status)) if status.code() == Code::Unavailable => Tried::Again(status),
+        Ok(Err(status)) if is_late(&status) => Tried::Again(late()),
         Ok(Err(status)) => Tried::Refused(status),
-        Err(_) => Tried::Again(Status::deadline_exceeded("no answer in time")),
+        Err(_) => Tried::Again(late()),
     }
+}
+
+fn late() -> Status {
+    Status::deadline_exceeded("no answer in time")
+}
+
+/// Whether the client library itself ended the call at the request's deadline.
+fn is_late(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(inner) = cause {
+        if inner.is::<TimeoutExpired>() {
+            return true;
+        }
+        cause = inner.source();
+    }
+    false
 }
 
 /// Whether something answered that does not speak gRPC: its answer was made up by the client library.
@@ -227,9 +244,9 @@ mod tests {
         assert_eq!(started.elapsed(), Duration::from_secs(3));
     }
 
-    async fn status_of(address: std::net::SocketAddr) -> String {
+    async fn status_of(address: std::net::SocketAddr, timeout: Duration) -> String {
         let target: Target = address.to_string().parse().expect("an endpoint");
-        let client = Client::new(&[target], Duration::from_secs(5));
+        let client = Client::new(&[target], timeout);
         let answer = client.call(|attempt| async move {
             let mut grpc =
                 kreplicator_proto::v1::status_client::StatusClient::new(attempt.channel.clone());
@@ -268,10 +285,21 @@ mod tests {
             b"\x00\x00\x00\x10 something else entirely",
         ] {
             let (address, _serving) = stranger_that_says(says);
-            let shown = status_of(address).await;
+            let shown = status_of(address, Duration::from_secs(5)).await;
             assert!(shown.contains(&address.to_string()), "{shown}");
             assert!(shown.contains("--endpoint"), "{shown}");
         }
+    }
+
+    #[tokio::test]
+    async fn c110_a_port_that_stays_silent_is_told_apart_from_a_wrong_one() {
+        let (address, _serving) = stranger_that_says(b"");
+        let shown = status_of(address, Duration::from_millis(300)).await;
+        assert!(
+            shown.contains("no controller answered within 300ms"),
+            "{shown}"
+        );
+        assert!(shown.contains("no answer in time"), "{shown}");
     }
 
     #[tokio::test]
