@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kreplicator_model::{handover::steps, ids::TaskId, planner::Plan};
+use kreplicator_store::api::Entry;
 
 use super::*;
 use crate::reconcile::fixtures::{assign, empty_book, register, resolved, task, tasks_of, worker};
@@ -127,5 +128,23 @@ fn a_task_in_two_assignments_is_left_in_one() {
     let written = writes(&book, &[(task("orders", 0), "w2")], &[], &BTreeSet::new());
     assert_eq!(written.len(), 1);
     assert_eq!(written[0].worker, worker("w1"));
+    assert_eq!(written[0].content, Some(Content::default()));
+}
+
+#[test]
+fn a_chunk_that_cannot_be_read_is_written_over_even_by_nothing() {
+    let mut book = empty_book();
+    let chunk = keys::chunk_of(&task("orders", 0).link, &task("orders", 0).topic);
+    let entry = Entry {
+        value: vec![0xff; 4],
+        create_revision: Revision(7),
+        mod_revision: Revision(7),
+        lease: None,
+    };
+    let stored = [(keys::assignment(&worker("w1"), chunk), entry)].into();
+    book.plan_read(&stored, Revision(8));
+    let written = writes(&book, &[], &[], &BTreeSet::new());
+    assert_eq!(written.len(), 1);
+    assert_eq!(written[0].parent, Some(Revision(7)));
     assert_eq!(written[0].content, Some(Content::default()));
 }
