@@ -100,6 +100,8 @@ struct State {
     alone: bool,
     in_flight: u64,
     failed: bool,
+    /// Receipts that were on their way count no more.
+    given_up: bool,
     watch_settled: bool,
     /// When the target last answered, or was given something after it had answered everything.
     answered_at: Instant,
@@ -145,6 +147,7 @@ impl Lane {
                 alone: false,
                 in_flight: 0,
                 failed: false,
+                given_up: false,
                 watch_settled: false,
                 answered_at: Instant::now(),
                 latency_sampled_at: None,
@@ -187,6 +190,16 @@ impl Lane {
         let held = state.share.held_bytes();
         assert_eq!(held, 0, "memory held for nothing");
         Some(checkpoint)
+    }
+
+    /// The sink has given up what was outstanding, and no receipt will come.
+    pub(super) fn give_up(&self) {
+        let mut state = self.lock();
+        let held = state.share.held_bytes();
+        state.share.give(held);
+        state.in_flight = 0;
+        state.failed = true;
+        state.given_up = true;
     }
 
     /// Lets the reader's `opening` hand in records from the position on, and no other.

@@ -51,6 +51,10 @@ impl Sink for Hand {
         Ok(())
     }
 
+    fn is_ready(&self) -> bool {
+        true
+    }
+
     fn trouble(&self) -> Option<String> {
         None
     }
@@ -395,4 +399,21 @@ fn receipts_after_the_lane_is_gone_go_nowhere() {
     drop(lane);
     outlet.deliver(0);
     assert_eq!(budget.used_bytes(), 0, "its share went with it");
+}
+
+#[test]
+fn c046_what_was_given_up_gives_its_memory_back_and_late_receipts_count_no_more() {
+    let mut rig = Rig::ample();
+    for offset in 0..3 {
+        assert_eq!(rig.take(offset), Taken::Sent);
+    }
+    rig.outlet.deliver(0);
+    rig.lane.give_up();
+    assert_eq!(rig.budget.used_bytes(), 0);
+    assert_eq!(rig.lane.numbers().in_flight, 0);
+    rig.outlet.deliver(1);
+    rig.outlet.fail(2);
+    assert_eq!(rig.event(), None);
+    assert_eq!(rig.checkpoint(), 1);
+    assert_eq!(rig.take(3), Taken::Dropped);
 }

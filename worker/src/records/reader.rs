@@ -5,7 +5,9 @@
 //! before a change never meets the lane after it; the library drops what is outdated. Flow control is
 //! the pausing of single partitions.
 
+mod backlog;
 mod client;
+mod nudge;
 mod parts;
 mod pump;
 
@@ -28,7 +30,7 @@ use rdkafka::{
 };
 use tokio::sync::{Notify, watch};
 
-use self::{client::Events, pump::Pump};
+use self::{client::Events, nudge::Nudger, pump::Pump};
 use super::{
     fault::{Fault, Kind},
     lane::{Lane, LaneNumber},
@@ -122,7 +124,22 @@ impl Reader {
         let weak = Arc::downgrade(&consumer);
         let (commands, orders) = mpsc::channel();
         let (end, ended) = watch::channel(false);
-        let mut pump = Pump::new(consumer, orders, Arc::clone(&news));
+        let no_thread = |cause: std::io::Error| {
+            fault(&ClusterError::Settings {
+                cluster: source.id.clone(),
+                detail: format!("no thread for the reader: {cause}"),
+            })
+        };
+        let nudger =
+            Nudger::start(format!("nudge-{link}"), Weak::clone(&weak)).map_err(no_thread)?;
+        let backlog_bytes_max = client::backlog_bytes_max(memory.bytes());
+        let mut pump = Pump::new(
+            consumer,
+            orders,
+            Arc::clone(&news),
+            nudger,
+            backlog_bytes_max,
+        );
         thread::Builder::new()
             .name(format!("reader-{link}"))
             .spawn(move || {
@@ -131,12 +148,7 @@ impl Reader {
                 drop(memory);
                 end.send_replace(true);
             })
-            .map_err(|cause| {
-                fault(&ClusterError::Settings {
-                    cluster: source.id.clone(),
-                    detail: format!("no thread for the reader: {cause}"),
-                })
-            })?;
+            .map_err(no_thread)?;
         Ok(Self {
             commands,
             consumer: weak,

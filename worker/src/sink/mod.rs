@@ -57,6 +57,9 @@ pub trait Sink: Send + Sync + Debug {
     /// Why nothing can be offered, with the remedy. Trouble of one task is told when it offers.
     async fn prepare(&self, tasks: &[&TaskSpec], deadline: Duration) -> Result<(), Fault>;
 
+    /// Whether records can go in now; if not, offers wait until [`Sink::prepare`] has succeeded.
+    fn is_ready(&self) -> bool;
+
     /// Why nothing is acknowledged now, as far as is known.
     fn trouble(&self) -> Option<String>;
 }

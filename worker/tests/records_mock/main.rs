@@ -3,6 +3,7 @@
 //! Kafka in `tests/component_records.rs`.
 
 mod checkpoints;
+mod first_batch;
 mod rig;
 mod wire;
 
@@ -293,18 +294,22 @@ async fn c037_a_closed_fence_stops_sending_and_saving() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn c046_a_task_that_is_stuck_is_thrown_out_in_time_and_its_neighbours_go_on() {
-    let rig = Rig::new();
-    // Two brokers would be needed to hang one leader alone; a partition without a leader hangs too.
-    rig.topic("stuck", 1);
-    rig.topic("free", 1);
-    rig.target
-        .partition_leader("stuck", 0, None)
-        .expect("no leader");
-    fill(&rig.source, "stuck", &numbered(0, 0..10));
+    let rig = Rig::with_target_brokers(quick_config(), 64 << 20, 2);
+    for (topic, leader) in [("free", 1), ("stuck", 2)] {
+        rig.topic(topic, 1);
+        rig.target
+            .partition_leader(topic, 0, Some(leader))
+            .expect("a leader");
+    }
+    fill(&rig.source, "stuck", &numbered(0, 0..1));
     fill(&rig.source, "free", &numbered(0, 0..10));
     let stuck = rig.start("stuck", 0);
     let free = rig.start("free", 0);
     copied(free.as_ref(), 10).await;
+    copied(stuck.as_ref(), 1).await;
+    let reserved = rig.budget.used_bytes();
+    rig.target.broker_down(2).expect("down");
+    fill(&rig.source, "stuck", &numbered(0, 1..11));
     status_where(stuck.as_ref(), "records in flight", |status| {
         status.in_flight_records == 10
     })
@@ -321,18 +326,13 @@ async fn c046_a_task_that_is_stuck_is_thrown_out_in_time_and_its_neighbours_go_o
     assert_eq!(stuck.status().state, State::Stopped);
 
     // The leader comes back: nothing of the stopped task may arrive.
-    rig.target
-        .partition_leader("stuck", 0, Some(1))
-        .expect("a leader");
+    rig.target.broker_up(2).expect("up");
     fill(&rig.source, "free", &numbered(0, 10..20));
     let status = copied(free.as_ref(), 20).await;
     assert_eq!(status.records_total, 20, "the neighbour repeats nothing");
-    assert_eq!(read(&rig.target, "stuck", 1, 0).await, Vec::new());
-    assert_eq!(
-        rig.budget.used_bytes(),
-        rig.budget.used_bytes().min(16 << 20),
-        "its memory is back"
-    );
+    let found = read(&rig.target, "stuck", 1, 1).await;
+    assert_eq!(values(&found, 0), ["0,0"]);
+    assert_eq!(rig.budget.used_bytes(), reserved, "its memory is back");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -343,6 +343,12 @@ async fn c027_a_broken_producer_is_replaced_and_tasks_go_back_to_what_was_acknow
     context.target.id = ClusterId::new("c027").expect("legal");
     rig.context = Arc::new(context);
     rig.topic("orders", 1);
+    rig.topic("quiet", 1);
+    let quiet = rig.start("quiet", 0);
+    status_where(quiet.as_ref(), "a start", |status| {
+        status.state == State::Running
+    })
+    .await;
     fill(&rig.source, "orders", &numbered(0, 0..50));
     let task = rig.start("orders", 0);
     copied(task.as_ref(), 50).await;
@@ -372,6 +378,46 @@ async fn c027_a_broken_producer_is_replaced_and_tasks_go_back_to_what_was_acknow
         found.len() <= 150,
         "repeats are bounded by what was in flight: {}",
         found.len()
+    );
+    fill(&rig.source, "quiet", &numbered(0, 0..10));
+    copied(quiet.as_ref(), 10).await;
+    let faults = "kreplicator_worker_task_faults_total{link=\"a-b\",kind=\"target\"}";
+    assert!(
+        rig::metrics().contains(faults),
+        "the busy task noticed: {}",
+        rig::metrics()
+    );
+    assert_eq!(
+        quiet.status().state,
+        State::Running,
+        "the quiet one did not"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c028_the_first_record_goes_alone_until_the_broker_knows_the_producer() {
+    let rig = Rig::new();
+    rig.topic("orders", 1);
+    fill(&rig.source, "orders", &numbered(0, 0..200));
+    rig.target
+        .broker_round_trip_time(-1, Duration::from_millis(300))
+        .expect("slow");
+    let task = rig.start("orders", 0);
+    let status = status_where(task.as_ref(), "a first record", |status| {
+        status.in_flight_records > 0
+    })
+    .await;
+    assert_eq!((status.in_flight_records, status.records_total), (1, 0));
+    let status = status_where(task.as_ref(), "its answer", |status| {
+        assert!(status.records_total > 0 || status.in_flight_records == 1);
+        status.records_total > 0 && status.in_flight_records > 1
+    })
+    .await;
+    assert!(status.in_flight_records > 2, "the others follow together");
+    copied(task.as_ref(), 200).await;
+    assert_eq!(
+        values(&read(&rig.target, "orders", 1, 200).await, 0).len(),
+        200
     );
 }
 

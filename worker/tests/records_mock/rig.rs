@@ -84,8 +84,16 @@ impl Rig {
     }
 
     pub(crate) fn with(config: RecordsConfig, budget_bytes: u64) -> Self {
+        Self::with_target_brokers(config, budget_bytes, 1)
+    }
+
+    pub(crate) fn with_target_brokers(
+        config: RecordsConfig,
+        budget_bytes: u64,
+        brokers: i32,
+    ) -> Self {
         let source = MockCluster::new(1).expect("a mock cluster");
-        let target = MockCluster::new(1).expect("a mock cluster");
+        let target = MockCluster::new(brokers).expect("a mock cluster");
         let context = context(&source.bootstrap_servers(), &target.bootstrap_servers());
         let fence = Switch::open();
         let budget = Budget::new(budget_bytes);

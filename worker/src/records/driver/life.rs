@@ -172,6 +172,7 @@ impl Driver {
         };
         entry.given_up += given_up;
         entry.note_kill();
+        entry.lane.give_up();
         entry.blocked = None;
         if given_up > 0 {
             self.shared.metrics.given_up.increment(given_up);

@@ -315,6 +315,8 @@ impl Driver {
         }
         self.looks.shown_at = now;
         let sink_trouble = self.sink.trouble();
+        let no_way = self.sink_fault.as_ref().filter(|_| !self.sink.is_ready());
+        let no_way = no_way.map(|fault| fault.cause.clone());
         let wall_now = self.shared.clock.now();
         for entry in self.entries.values() {
             let numbers = entry.lane.numbers();
@@ -329,7 +331,10 @@ impl Driver {
                     )
                 }))
             } else {
-                self.looks.trouble.clone().or_else(|| self.saves.trouble())
+                no_way
+                    .clone()
+                    .or_else(|| self.looks.trouble.clone())
+                    .or_else(|| self.saves.trouble())
             };
             entry.lane.board.trouble(trouble.as_deref(), wall_now);
         }

@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     engine::{LinkContext, Stopped},
-    sink::kafka::KafkaSink,
+    sink::{Sink as _, kafka::KafkaSink},
 };
 
 /// How often deadlines, retries and the fence are looked at.
@@ -75,6 +75,7 @@ enum Done {
     Look(Result<Ranges, Fault>),
     Saves(saves::Saved),
     Killed(LaneNumber, u64),
+    Sink(Result<(), Fault>),
 }
 
 /// The driver of one link.
@@ -89,6 +90,9 @@ pub(super) struct Driver {
     jobs: JoinSet<Done>,
     /// Clients are being made.
     making_clients: bool,
+    /// A sink that lost its way is being made ready again.
+    preparing_sink: bool,
+    sink_fault: Option<Fault>,
     rebuilding: bool,
     rebuilds: u32,
     reader_made_at: Instant,
@@ -123,6 +127,8 @@ impl Driver {
             clients: None,
             jobs: JoinSet::new(),
             making_clients: false,
+            preparing_sink: false,
+            sink_fault: None,
             rebuilding: false,
             rebuilds: 0,
             reader_made_at: now,
@@ -292,8 +298,23 @@ impl Driver {
                 self.proven(lane);
             }
         }
+        self.keep_sink_ready();
         self.show_troubles();
         self.count_memory();
+    }
+
+    /// A producer that broke is replaced also when no task of this link noticed: they wait with
+    /// what they hold.
+    fn keep_sink_ready(&mut self) {
+        let is_needed = self.entries.values().any(Entry::is_reading);
+        if !is_needed || self.preparing_sink || self.sink.is_ready() {
+            return;
+        }
+        self.preparing_sink = true;
+        let sink = Arc::clone(&self.sink);
+        let deadline = self.config.call_timeout;
+        self.jobs
+            .spawn(async move { Done::Sink(sink.prepare(&[], deadline).await) });
     }
 
     fn count_memory(&self) {
@@ -310,6 +331,10 @@ impl Driver {
             Done::Look(found) => self.looked(found),
             Done::Saves(saved) => self.saved(saved),
             Done::Killed(lane, given_up) => self.killed(lane, given_up),
+            Done::Sink(prepared) => {
+                self.preparing_sink = false;
+                self.sink_fault = prepared.err();
+            }
         }
     }
 

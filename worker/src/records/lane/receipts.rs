@@ -17,6 +17,9 @@ const LATENCY_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 impl Lane {
     fn delivered(&self, receipt: Receipt) {
         let mut state = self.lock();
+        if state.given_up {
+            return;
+        }
         let before = state.tracker.as_ref().map(AckTracker::checkpoint);
         if let Some(tracker) = state.tracker.as_mut() {
             tracker.acked(receipt.offset);
@@ -36,6 +39,9 @@ impl Lane {
 
     fn failed(&self, receipt: Receipt, fault: Fault) {
         let mut state = self.lock();
+        if state.given_up {
+            return;
+        }
         state.answered_at = Instant::now();
         self.fail(&mut state, fault);
         self.returned(&mut state, receipt.payload_bytes);

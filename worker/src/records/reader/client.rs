@@ -25,11 +25,17 @@ use crate::{checkpoint::group_of, records::positions};
 /// Most bytes asked of one partition at a time.
 const PARTITION_FETCH_BYTES_MAX: u64 = 512 << 10;
 
+/// The part of a reader's memory for records that wait for their lanes.
+pub(super) fn backlog_bytes_max(memory_bytes: u64) -> u64 {
+    memory_bytes / 4
+}
+
 /// Properties of a link's consumer within `memory_bytes`.
 ///
-/// Half of the memory is for what is queued and half for answers on their way. The library counts
-/// bytes after decompression in the first and before in the second, so this is a measure, not a wall;
-/// the queue's part is shared by all partitions, whatever their number (C107).
+/// Half of the memory is for answers on their way, a quarter for what is queued, a quarter for records
+/// that wait for their lanes. The library counts bytes before decompression in the first and after it
+/// in the second, so this is a measure, not a wall; the queue's part is shared by all partitions,
+/// whatever their number (C107).
 pub(super) fn config(
     link: &LinkId,
     properties: &ClientProperties,
@@ -48,13 +54,14 @@ pub(super) fn config(
         .set("isolation.level", "read_committed")
         .set("check.crcs", "true")
         .set("enable.partition.eof", "false")
-        .set("queued.max.messages.kbytes", (half / 1024).to_string())
+        .set("queued.max.messages.kbytes", (half / 2 / 1024).to_string())
         .set("message.max.bytes", partition_bytes.to_string())
         .set("fetch.message.max.bytes", partition_bytes.to_string())
         .set("fetch.max.bytes", half.to_string())
         .set("fetch.queue.backoff.ms", "20")
         .set("fetch.error.backoff.ms", "200")
-        .set("fetch.wait.max.ms", "500")
+        // One fetch at a time is under way to a broker: what is opened or resumed waits for its end.
+        .set("fetch.wait.max.ms", "200")
         .set(
             "statistics.interval.ms",
             settings.statistics_interval.as_millis().to_string(),

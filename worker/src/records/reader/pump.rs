@@ -1,7 +1,7 @@
 //! The reader's thread.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, mpsc},
     time::Duration,
 };
@@ -11,11 +11,17 @@ use rdkafka::{
     TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
     error::{KafkaError, RDKafkaErrorCode as Code},
-    message::{BorrowedMessage, Message as _, OwnedMessage},
+    message::{BorrowedMessage, Message as _},
 };
 use tokio::time::Instant;
 
-use super::{Command, News, client::Events, parts::Parts};
+use super::{
+    Command, News,
+    backlog::{Backlog, Room},
+    client::Events,
+    nudge::Nudger,
+    parts::Parts,
+};
 use crate::records::{
     fault::{Fault, Kind},
     lane::{Lane, LaneNumber, Taken},
@@ -44,14 +50,16 @@ pub(super) struct Pump {
     scanned_at: Instant,
     /// Partitions that this consumer had open before.
     known: HashSet<(String, i32)>,
+    room: Room,
+    nudger: Nudger,
 }
 
 /// An open partition.
 struct Opening {
     lane: Arc<Lane>,
     number: u64,
-    /// Fetched already and waiting for the lane; the partition is paused while there are any.
-    held_back: VecDeque<OwnedMessage>,
+    /// Fetched already and waiting for the lane.
+    backlog: Backlog,
     evidence: Evidence,
 }
 
@@ -80,6 +88,8 @@ impl Pump {
         consumer: Arc<BaseConsumer<Events>>,
         commands: mpsc::Receiver<Command>,
         news: Arc<News>,
+        nudger: Nudger,
+        backlog_bytes_max: u64,
     ) -> Self {
         Self {
             consumer,
@@ -91,6 +101,8 @@ impl Pump {
             woken: Vec::new(),
             scanned_at: Instant::now(),
             known: HashSet::new(),
+            room: Room::new(backlog_bytes_max),
+            nudger,
         }
     }
 
@@ -124,10 +136,10 @@ impl Pump {
         let mut closed = TopicPartitionList::new();
         let mut paused = TopicPartitionList::new();
         for lane in lanes {
-            let Some((topic, partition)) = self.forget(*lane) else {
+            let Some(((topic, partition), was_paused)) = self.forget(*lane) else {
                 continue;
             };
-            if self.held_back.remove(lane) {
+            if was_paused {
                 paused.add_partition(&topic, partition);
             }
             closed.add_partition(&topic, partition);
@@ -158,7 +170,7 @@ impl Pump {
             let is_first = self.known.insert(place.clone());
             let opening = Opening {
                 number: opening,
-                held_back: VecDeque::new(),
+                backlog: Backlog::default(),
                 evidence: Evidence::new(is_first),
                 lane,
             };
@@ -169,6 +181,7 @@ impl Pump {
                 .insert(place.1, opening);
         }
         if list.count() == 0 || self.consumer.incremental_assign(&list).is_ok() {
+            self.nudger.nudge(&list);
             return;
         }
         // One that cannot be assigned makes the library refuse all.
@@ -187,22 +200,25 @@ impl Pump {
         }
     }
 
-    /// Takes a lane's partition off the books.
-    fn forget(&mut self, lane: LaneNumber) -> Option<(String, i32)> {
+    /// Takes a lane's partition off the books; tells its place and whether it was paused.
+    fn forget(&mut self, lane: LaneNumber) -> Option<((String, i32), bool)> {
         let place = self.places.remove(&lane)?;
+        self.held_back.remove(&lane);
+        let mut was_paused = false;
         if let Some(partitions) = self.open.get_mut(&place.0) {
             // Another lane may have the partition by now.
-            if partitions
-                .get(&place.1)
-                .is_some_and(|opening| opening.lane.number == lane)
+            if let Some(opening) = partitions.get_mut(&place.1)
+                && opening.lane.number == lane
             {
+                was_paused = opening.backlog.is_paused();
+                opening.backlog.clear(&mut self.room);
                 partitions.remove(&place.1);
             }
             if partitions.is_empty() {
                 self.open.remove(&place.0);
             }
         }
-        Some(place)
+        Some((place, was_paused))
     }
 
     fn poll(&mut self) {
@@ -245,21 +261,19 @@ impl Pump {
         else {
             return;
         };
-        if !opening.held_back.is_empty() {
-            opening.held_back.push_back(message.detach());
-            return;
-        }
-        let parts = Parts::of_borrowed(message);
-        match parts.hand_to(&opening.lane, opening.number) {
-            Taken::Sent => opening.evidence.record(),
-            Taken::Dropped => {}
-            Taken::Full => {
-                opening.held_back.push_back(message.detach());
-                let lane = opening.lane.number;
-                self.held_back.insert(lane);
-                let paused = self.consumer.pause(&one(topic, partition));
-                self.complain_about(paused);
+        if opening.backlog.is_empty() {
+            let parts = Parts::of_borrowed(message);
+            match parts.hand_to(&opening.lane, opening.number) {
+                Taken::Sent => return opening.evidence.record(),
+                Taken::Dropped => return,
+                Taken::Full => {}
             }
+        }
+        let pause = opening.backlog.push(message.detach(), &mut self.room);
+        self.held_back.insert(opening.lane.number);
+        if pause {
+            let paused = self.consumer.pause(&one(topic, partition));
+            self.complain_about(paused);
         }
     }
 
@@ -278,33 +292,48 @@ impl Pump {
         };
         let mut resumed = TopicPartitionList::new();
         for lane in lanes {
-            let Some((topic, partition)) = self.places.get(&lane).cloned() else {
-                continue;
-            };
-            let Some(opening) = self.opening_mut(&topic, partition) else {
-                continue;
-            };
-            if !opening.lane.is_ready() {
-                continue;
-            }
-            while let Some(message) = opening.held_back.front() {
-                let parts = Parts::of(message);
-                if parts.hand_to(&opening.lane, opening.number) == Taken::Full {
-                    break;
-                }
-                opening.held_back.pop_front();
-            }
-            if opening.held_back.is_empty() {
-                opening.lane.went_on();
-                opening.evidence.resumed();
-                self.held_back.remove(&lane);
-                resumed.add_partition(&topic, partition);
+            if self.drain(lane)
+                && let Some((topic, partition)) = self.places.get(&lane)
+            {
+                resumed.add_partition(topic, *partition);
             }
         }
         if resumed.count() > 0 {
             let result = self.consumer.resume(&resumed);
             self.complain_about(result);
+            self.nudger.nudge(&resumed);
         }
+    }
+
+    /// Hands on what a lane can take now; true: its partition is to be resumed.
+    fn drain(&mut self, lane: LaneNumber) -> bool {
+        let opening = self
+            .places
+            .get(&lane)
+            .and_then(|(topic, partition)| self.open.get_mut(topic)?.get_mut(partition));
+        let Some(opening) = opening else {
+            self.held_back.remove(&lane);
+            return false;
+        };
+        if !opening.lane.is_ready() {
+            return false;
+        }
+        while let Some(message) = opening.backlog.first() {
+            let parts = Parts::of(message);
+            if parts.hand_to(&opening.lane, opening.number) == Taken::Full {
+                break;
+            }
+            opening.backlog.pop(&mut self.room);
+        }
+        if opening.backlog.is_empty() {
+            opening.lane.went_on();
+            self.held_back.remove(&lane);
+        }
+        let resume = opening.backlog.resume();
+        if resume {
+            opening.evidence.resumed();
+        }
+        resume
     }
 
     fn note_statistics(&mut self, next: &HashMap<(String, i32), Offset>) {

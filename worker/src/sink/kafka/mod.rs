@@ -123,6 +123,10 @@ impl Sink for KafkaSink {
         }
     }
 
+    fn is_ready(&self) -> bool {
+        self.pool.current().is_some()
+    }
+
     fn trouble(&self) -> Option<String> {
         self.pool.trouble()
     }

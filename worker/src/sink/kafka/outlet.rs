@@ -32,6 +32,9 @@ use crate::{
 
 /// How long the receipts of a purge may take; they come from our own process.
 const PURGE_TIME: Duration = Duration::from_secs(2);
+/// How long a broker is taken to remember what a producer wrote last; its own setting
+/// (`producer.id.expiration.ms`) is a day by default.
+const MEMORY_OF_BROKERS: Duration = Duration::from_secs(3_600);
 /// The wire's "no timestamp".
 const NO_TIMESTAMP: i64 = -1;
 
@@ -53,6 +56,8 @@ pub(super) struct Way {
 #[derive(Default)]
 struct State {
     generation: Option<Arc<Generation>>,
+    /// Which generation the partition's broker knows, and when it last showed that.
+    known: Option<(u64, Instant)>,
     outstanding: u64,
     condemned: bool,
     /// Of what was condemned: may be on its way through the network, or was delivered after all.
@@ -79,6 +84,13 @@ impl Way {
         let condemned = {
             let mut state = self.lock();
             state.outstanding -= 1;
+            if failure.is_none() {
+                let number = state
+                    .generation
+                    .as_ref()
+                    .map(|generation| generation.number);
+                state.known = number.map(|number| (number, Instant::now()));
+            }
             if state.condemned && failure != Some(Code::PurgeQueue) {
                 state.uncertain += 1;
             }
@@ -117,24 +129,16 @@ impl Way {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The generation for the next record; None: wait for what is outstanding.
-    fn generation(&self, state: &mut State) -> Result<Option<Arc<Generation>>, Fault> {
+    /// The generation for the next record; None: wait for what is outstanding, or for a producer.
+    fn generation(&self, state: &mut State) -> Option<Arc<Generation>> {
         if state.outstanding > 0 {
             // Order is kept by staying with one producer until everything in it has its receipt.
             let live = state.generation.as_ref().filter(|kept| kept.is_live());
-            return Ok(live.cloned());
+            return live.cloned();
         }
-        let Some(current) = self.pool.current() else {
-            return Err(Fault::new(
-                Kind::Target,
-                format!(
-                    "no producer for target topic {} partition {} yet; trying again",
-                    self.topic, self.partition
-                ),
-            ));
-        };
+        let current = self.pool.current()?;
         state.generation = Some(Arc::clone(&current));
-        Ok(Some(current))
+        Some(current)
     }
 }
 
@@ -157,11 +161,12 @@ impl Outlet for KafkaOutlet {
         if state.condemned {
             return Offer::Refused(Fault::new(Kind::Target, "the task was stopped"));
         }
-        let generation = match way.generation(&mut state) {
-            Ok(Some(generation)) => generation,
-            Ok(None) => return Offer::Full,
-            Err(fault) => return Offer::Refused(fault),
+        let Some(generation) = way.generation(&mut state) else {
+            return Offer::Full;
         };
+        if state.outstanding > 0 && !is_known(&state, &generation) {
+            return Offer::Full;
+        }
         let ticket = Box::new(Ticket {
             outlet: Arc::clone(way),
             offset: record.offset,
@@ -244,6 +249,18 @@ impl Outlet for KafkaOutlet {
         }
         state.outstanding + state.uncertain
     }
+}
+
+/// Whether the partition's broker knows the producer by something that it wrote there.
+///
+/// Until then one record goes alone. A broker takes any sequence from a producer that it does not
+/// know: if it refuses the first batch (its partition is not there yet, replicas are missing) and takes
+/// the second, which was on its way already, the library takes the second's success for proof of the
+/// first, and the first is lost. A broker that knows the producer refuses the second as well.
+fn is_known(state: &State, generation: &Generation) -> bool {
+    state
+        .known
+        .is_some_and(|(number, at)| number == generation.number && at.elapsed() < MEMORY_OF_BROKERS)
 }
 
 /// Headers for the library: its own form copied whole, names of any bytes included, or one by one.
