@@ -208,7 +208,7 @@ number_type!(
     i64
 );
 number_type!(
-    /// Number of a published plan; rises by one with every publication.
+    /// Number of a published plan; rises with every publication.
     PlanGeneration,
     u64
 );

@@ -8,7 +8,7 @@ use std::{
 
 use kreplicator_model::{
     backoff::Backoff,
-    ids::{LinkTopic, WorkerId},
+    ids::{LinkTopic, PlanGeneration, WorkerId},
     liveness::{Liveness, Verdict},
     resolve::{Resolved, resolve},
 };
@@ -70,6 +70,7 @@ impl Pass {
         let writer = Writer {
             store: parts.store.clone(),
             term,
+            first_generation: PlanGeneration(u64::try_from(parts.clock.now().0).unwrap_or(0)),
             metrics: parts.metrics.clone(),
         };
         Self {

@@ -38,6 +38,10 @@ pub(crate) enum WriteError {
 pub(crate) struct Writer {
     pub(crate) store: Arc<dyn MetaStore>,
     pub(crate) term: Term,
+    /// No generation below this one is published: the time at which the term began, in milliseconds.
+    /// Epochs outlive the store in the checkpoints of the clusters, so a store that is new or was
+    /// restored from a backup must not count from where older plans have been already.
+    pub(crate) first_generation: PlanGeneration,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -146,7 +150,8 @@ impl Writer {
     ) -> Result<(), WriteError> {
         let mut writes = writes.into_iter().peekable();
         while writes.peek().is_some() {
-            let generation = PlanGeneration(book.plan.generation().0 + 1);
+            let next = PlanGeneration(book.plan.generation().0 + 1);
+            let generation = next.max(self.first_generation);
             let mut batch = Batch::new(book, generation);
             while let Some(write) = writes.next_if(|write| batch.takes(write)) {
                 batch.push(write);

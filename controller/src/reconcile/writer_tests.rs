@@ -31,6 +31,7 @@ async fn leader() -> Scene {
             fence: Fence::open_until(Instant::now() + Duration::from_secs(60)),
             number: 1,
         },
+        first_generation: PlanGeneration(1),
         metrics: Arc::new(Metrics::register()),
     };
     Scene { store, writer }
@@ -158,6 +159,30 @@ async fn every_publication_raises_the_generation_and_gives_it_as_epoch() {
     let read = scene.book().await;
     assert_eq!(read.plan.generation(), book.plan.generation());
     assert!(read.plan.chunks().eq(book.plan.chunks()));
+}
+
+/// Checkpoints in the clusters hold the epochs of plans that a new or restored store knows nothing of.
+#[tokio::test]
+async fn a_term_publishes_no_generation_from_before_it_began() {
+    let mut scene = leader().await;
+    scene.writer.first_generation = PlanGeneration(1_700_000_000_000);
+    let mut book = scene.book().await;
+    for expected in [1_700_000_000_000, 1_700_000_000_001] {
+        let chunk = u32::try_from(expected % 8).expect("small");
+        let writes = vec![write("w1", chunk, Requires::Nothing, 1, 1)];
+        let mut published = Published::default();
+        let written = scene.writer.chunks(&mut book, writes, &mut published);
+        written.await.expect("written");
+        assert_eq!(book.plan.generation(), PlanGeneration(expected));
+    }
+    // A clock that is behind what is stored changes nothing.
+    scene.writer.first_generation = PlanGeneration(5);
+    let mut book = scene.book().await;
+    let writes = vec![write("w1", 7, Requires::Nothing, 1, 1)];
+    let mut published = Published::default();
+    let written = scene.writer.chunks(&mut book, writes, &mut published);
+    written.await.expect("written");
+    assert_eq!(book.plan.generation(), PlanGeneration(1_700_000_000_002));
 }
 
 #[tokio::test]

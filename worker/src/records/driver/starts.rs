@@ -223,8 +223,10 @@ impl Finder {
                     return Err(Fault::new(
                         Kind::Fenced,
                         format!(
-                            "worker {} has taken over with epoch {}, ours is {}",
-                            meta.worker, meta.epoch, ask.spec.epoch
+                            "worker {} has taken over with epoch {}, ours is {}; if no other \
+                             worker here runs this task, another installation uses link {} on the \
+                             same clusters: stop it, or name the link otherwise",
+                            meta.worker, meta.epoch, ask.spec.epoch, ask.spec.id.link
                         ),
                     ));
                 }
