@@ -38,7 +38,9 @@ pub(crate) fn run(options: &Options) {
     step("again", &mut input);
     input.workers.remove(&worker(options.workers / 2).0);
     step("worker_lost", &mut input);
-    input.workers.extend((0..options.joining).map(|n| worker(options.workers + n)));
+    input
+        .workers
+        .extend((0..options.joining).map(|n| worker(options.workers + n)));
     step("workers_joined", &mut input);
 }
 
@@ -59,7 +61,10 @@ fn step(name: &str, input: &mut Input) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "measuring real time is what a benchmark is for")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "measuring real time is what a benchmark is for"
+)]
 fn timed(input: &Input) -> (Plan, Duration) {
     let began = Instant::now();
     let plan = planner::plan(input);
@@ -91,5 +96,11 @@ fn tasks(count: usize) -> BTreeMap<TaskId, Option<WorkerId>> {
 
 fn worker(number: usize) -> (WorkerId, Worker) {
     let id = WorkerId::new(format!("worker-{number}")).expect("a legal id");
-    (id, Worker { state: WorkerState::Active, capacity_tasks: None })
+    (
+        id,
+        Worker {
+            state: WorkerState::Active,
+            capacity_tasks: None,
+        },
+    )
 }

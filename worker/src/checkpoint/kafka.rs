@@ -29,7 +29,7 @@ use rdkafka::{
     TopicPartitionList, error::RDKafkaErrorCode as Code,
     topic_partition_list::TopicPartitionListElem,
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use self::client::GroupClient;
 use super::{CheckpointStore, Committed, Error, Loaded, Save, group_of};
@@ -183,6 +183,18 @@ impl KafkaCheckpoints {
     }
 }
 
+/// Between questions to a coordinator that is not there yet.
+const MOVING_WAIT: Duration = Duration::from_millis(100);
+
+/// Whether the group has no coordinator at this moment: it is being chosen (the first commit ever to a
+/// cluster has it make its topic for that), it loads, or it has moved.
+fn is_moving(code: Code) -> bool {
+    matches!(
+        code,
+        Code::CoordinatorNotAvailable | Code::CoordinatorLoadInProgress | Code::NotCoordinator
+    )
+}
+
 /// Whether the coordinator answered, and not the library in its place.
 fn is_answer(code: Code) -> bool {
     !matches!(
@@ -208,11 +220,15 @@ impl CheckpointStore for KafkaCheckpoints {
         for task in tasks {
             list.add_partition(task.topic.as_str(), task.partition.0);
         }
-        let list = self
-            .client
-            .committed(list, deadline)
-            .await
-            .map_err(|code| self.fault(code))?;
+        let end = Instant::now() + deadline;
+        let list = loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.client.committed(list.clone(), left).await {
+                Ok(found) => break found,
+                Err(code) if is_moving(code) && left > MOVING_WAIT => sleep(MOVING_WAIT).await,
+                Err(code) => return Err(self.fault(code)),
+            }
+        };
         let mut loaded = Loaded::new();
         for task in tasks {
             let element = list.find_partition(task.topic.as_str(), task.partition.0);
@@ -248,7 +264,14 @@ impl CheckpointStore for KafkaCheckpoints {
         if due.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let failures = match self.client.commit(list, end).await {
+        let committed = loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.client.commit(list.clone(), end).await {
+                Err(code) if is_moving(code) && left > MOVING_WAIT => sleep(MOVING_WAIT).await,
+                committed => break committed,
+            }
+        };
+        let failures = match committed {
             Ok(()) => BTreeMap::new(),
             Err(code) if due.len() > 1 && is_answer(code) => {
                 self.find_failures(&due, code, end).await?
