@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{
-    LinkWants, Settings, States, TargetProblem, TargetState,
+    LinkWants, Settings, States, TargetProblem, TargetState, Want,
     calls::{Calls, Done, Job},
     decide::{Facts, Step, decide},
     settings,
@@ -21,8 +21,16 @@ use crate::discovery::{ClusterTopics, Discovery};
 
 /// Most topics made, grown or looked at in one round, so that the first ones are not told after the last.
 const BATCH_MAX: usize = 64;
-/// Time for a change to show in the cluster's metadata before it is tried again.
-const SHOWS_AFTER: Duration = Duration::from_millis(250);
+/// Most partitions that were made or grown and do not show in the cluster's metadata yet, unless one
+/// topic alone has more. A broker that makes thousands at once keeps its other clients waiting
+/// (C049); so new ones are asked for no faster than it shows that it is done with those before.
+const UNSEEN_PARTITIONS_MAX: i32 = 256;
+/// Shortest time between looks at whether a change shows; the longer it takes the seldomer it is
+/// looked for, each time after a further [`LOOKS_PART`]th of the time that has passed.
+const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(100);
+const LOOKS_PART: u32 = 4;
+/// A change that does not show after this time is asked for again.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// From how many topics on it is suspicious that all are gone at once; as for sources.
 const VANISHED_FROM: usize = 3;
 /// Waits between attempts that failed.
@@ -37,6 +45,8 @@ pub(super) struct Keeper {
     states: Arc<States>,
     cancel: CancellationToken,
     entries: BTreeMap<LinkTopic, Entry>,
+    /// When the target is looked at for changes that do not show yet.
+    look_at: Instant,
 }
 
 /// What the keeper remembers of one topic.
@@ -46,6 +56,8 @@ struct Entry {
     failures: u32,
     /// Not acted on before.
     retry_at: Option<Instant>,
+    /// When it was made or grown, until that shows.
+    unseen_since: Option<Instant>,
     /// Settings are looked at again then; None: at once.
     check_at: Option<Instant>,
     /// Partitions of source and target at the last look.
@@ -59,6 +71,24 @@ struct Work {
     check: Vec<Job>,
     /// There was more than fits one round.
     more: bool,
+    /// Partitions that were made or grown, or are about to be, and do not show yet.
+    unseen_partitions: i32,
+}
+
+impl Work {
+    fn is_empty(&self) -> bool {
+        self.create.is_empty() && self.grow.is_empty() && self.check.is_empty()
+    }
+
+    /// Whether so many new partitions may be asked for now.
+    fn takes(&mut self, partitions: i32) -> bool {
+        let sum = self.unseen_partitions.saturating_add(partitions);
+        let takes = self.unseen_partitions == 0 || sum <= UNSEEN_PARTITIONS_MAX;
+        if takes {
+            self.unseen_partitions = sum;
+        }
+        takes
+    }
 }
 
 impl Keeper {
@@ -76,6 +106,7 @@ impl Keeper {
             states,
             cancel,
             entries: BTreeMap::new(),
+            look_at: Instant::now(),
         }
     }
 
@@ -110,9 +141,9 @@ impl Keeper {
     async fn round(&mut self, wants: &LinkWants) -> bool {
         self.entries
             .retain(|topic, _| wants.topics.contains_key(topic));
+        self.look(wants).await;
         let work = self.sort(wants);
-        let changes = !work.create.is_empty() || !work.grow.is_empty();
-        if !changes && work.check.is_empty() {
+        if work.is_empty() {
             return false;
         }
         let more = work.more;
@@ -134,12 +165,33 @@ impl Keeper {
             self.note(job, done, now);
         }
         if changed {
-            // Only what the cluster itself shows counts as there.
-            self.discovery
-                .refresh(&wants.link.target, self.settings.timeout)
-                .await;
+            self.look_at = now;
         }
         changed || more
+    }
+
+    /// Looks whether changes show, when it is time: only what the cluster itself shows counts as
+    /// there.
+    async fn look(&mut self, wants: &LinkWants) {
+        let now = Instant::now();
+        let Some(since) = self.unseen_since() else {
+            return;
+        };
+        if now < self.look_at {
+            return;
+        }
+        self.discovery
+            .refresh(&wants.link.target, self.settings.timeout)
+            .await;
+        let now = Instant::now();
+        let pause = now.saturating_duration_since(since) / LOOKS_PART;
+        self.look_at = now + pause.max(LOOK_INTERVAL_MIN);
+    }
+
+    /// When the oldest change was made that does not show yet.
+    fn unseen_since(&self) -> Option<Instant> {
+        let entries = self.entries.values();
+        entries.filter_map(|entry| entry.unseen_since).min()
     }
 
     /// Decides what to do about each topic.
@@ -150,16 +202,21 @@ impl Keeper {
         };
         let now = Instant::now();
         let vanished = vanished(wants, &seen);
+        let found = |want: &Want| {
+            let found = seen.topics.get(&want.target_topic);
+            found.map(|found| found.partitions)
+        };
+        for (topic, entry) in &mut self.entries {
+            let want = wants.topics.get(topic);
+            work.unseen_partitions += entry.unseen_partitions(want, found, now);
+        }
         for (topic, want) in &wants.topics {
             let facts = Facts {
                 topic,
                 target_topic: &want.target_topic,
                 target: &wants.link.target,
                 wanted: want.partitions,
-                found: seen
-                    .topics
-                    .get(&want.target_topic)
-                    .map(|found| found.partitions),
+                found: found(want),
                 confirmed: seen.confirmed && vanished.is_none(),
                 verified_before: want.verified_before,
             };
@@ -174,6 +231,8 @@ impl Keeper {
                 note,
             };
             let waits = entry.retry_at.is_some_and(|at| at > now);
+            let unseen = entry.unseen_since.is_some();
+            let new_partitions = want.partitions - facts.found.unwrap_or_default();
             let (list, job) = match decide(&facts, &wants.link.target_topics) {
                 Step::Hold {
                     partitions,
@@ -191,14 +250,21 @@ impl Keeper {
                     }
                     continue;
                 }
-                Step::Create | Step::Grow if waits => continue,
-                Step::Create => (&mut work.create, job(want.partitions, None)),
-                Step::Grow => {
+                step @ (Step::Create | Step::Grow) => {
                     // What is there may be used while the rest is made.
                     if let Some(usable) = &mut entry.state.partitions {
                         *usable = facts.found.unwrap_or_default();
                     }
-                    (&mut work.grow, job(want.partitions, None))
+                    if waits || unseen || !work.takes(new_partitions) {
+                        continue;
+                    }
+                    let is_new = step == Step::Create;
+                    let list = if is_new {
+                        &mut work.create
+                    } else {
+                        &mut work.grow
+                    };
+                    (list, job(want.partitions, None))
                 }
                 Step::Check { note } => {
                     let found = facts.found.unwrap_or_default();
@@ -231,7 +297,8 @@ impl Keeper {
         match done {
             Done::Changed => {
                 entry.failures = 0;
-                entry.retry_at = Some(now + SHOWS_AFTER);
+                entry.retry_at = None;
+                entry.unseen_since = Some(now);
             }
             Done::Failed(cause) => {
                 entry.retry_at = Some(now + BACKOFF.delay(entry.failures, rand::random()));
@@ -288,16 +355,37 @@ impl Keeper {
 
     /// When something is to be done without any news.
     fn next_wake(&self) -> Option<Instant> {
+        let look_at = self.unseen_since().map(|_| self.look_at);
         let entries = self.entries.values();
         entries
             .filter_map(|entry| entry.retry_at.or(entry.check_at))
+            .chain(look_at)
             .min()
             // A time that has passed belongs to a topic that waits for news, not for time.
-            .map(|at| at.max(Instant::now() + SHOWS_AFTER))
+            .map(|at| at.max(Instant::now() + LOOK_INTERVAL_MIN))
     }
 }
 
 impl Entry {
+    /// Partitions that were asked for and do not show yet; 0 once they do, or once it is time to ask
+    /// again.
+    fn unseen_partitions(
+        &mut self,
+        want: Option<&Want>,
+        found: impl Fn(&Want) -> Option<i32>,
+        now: Instant,
+    ) -> i32 {
+        let Some((since, want)) = self.unseen_since.zip(want) else {
+            return 0;
+        };
+        let missing = want.partitions - found(want).unwrap_or_default();
+        if missing <= 0 || now.saturating_duration_since(since) >= ASKED_AGAIN_AFTER {
+            self.unseen_since = None;
+            return 0;
+        }
+        missing
+    }
+
     fn hold(&mut self, topic: &LinkTopic, partitions: i32, message: String, stops: bool) {
         let problem = TargetProblem { message, stops };
         if self.state.problem.as_ref() != Some(&problem) {

@@ -51,6 +51,33 @@ async fn c049_500_topics_at_once_take_seconds_few_writes_and_pause_nothing() {
     );
 }
 
+/// A broker makes some hundred partitions a second, one after the other. Asked for all at once, and
+/// again and again while they do not show, it has no time for anybody else.
+#[tokio::test(start_paused = true)]
+async fn c049_a_slow_target_is_asked_for_each_topic_once_and_for_few_at_a_time() {
+    let fleet = Fleet::ready(&["w1"]).await;
+    fleet.kafka.show_slowly("b", 100);
+    let names: Vec<String> = (0..150)
+        .map(|number| format!("topic-{number:03}"))
+        .collect();
+    for name in &names {
+        fleet.kafka.put_topic("a", name, 6);
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    fleet.subscribe("a-b", &names).await;
+    let took = fleet.until_running(900, MINUTE).await;
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let unshown = fleet.kafka.unshown_max("b");
+    assert!(unshown <= 256, "{unshown} partitions at a time");
+    assert_eq!(fleet.kafka.log("b").len(), 150, "each topic is asked for once");
+
+    // One that alone is too large is asked for all the same.
+    fleet.kafka.put_topic("a", "wide", 400);
+    fleet.subscribe("a-b", &["wide"]).await;
+    fleet.until_running(1_300, MINUTE).await;
+    assert_eq!(fleet.kafka.log("b").len(), 151, "each topic is asked for once");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_idle_fleet_writes_nothing() {
     let fleet = Fleet::ready(&["w1", "w2"]).await;

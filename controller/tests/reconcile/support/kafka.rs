@@ -12,7 +12,7 @@ use kreplicator_controller::cluster_admin::{
 };
 use kreplicator_kafka::admin::{ClusterMetadata, ConfigValue, NewTopic, TopicMetadata};
 use kreplicator_model::{ids::TopicName, spec::Cluster};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// How a cluster answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +38,16 @@ struct FakeCluster {
     log: Vec<String>,
     connects: usize,
     hidden: bool,
+    /// Partitions that new topics show per second, one topic after the other; None: all at once.
+    shown_per_second: Option<u32>,
+    /// When the last topic that was made shows.
+    all_shown_at: Option<Instant>,
+    unshown_max: i32,
 }
 
 #[derive(Debug, Clone)]
 struct FakeTopic {
+    shown_at: Option<Instant>,
     partitions: i32,
     settings: BTreeMap<String, String>,
 }
@@ -65,6 +71,9 @@ impl FakeKafka {
                 log: Vec::new(),
                 connects: 0,
                 hidden: false,
+                shown_per_second: None,
+                all_shown_at: None,
+                unshown_max: 0,
             });
         work(cluster)
     }
@@ -77,6 +86,19 @@ impl FakeKafka {
     /// right to see them.
     pub(crate) fn set_hidden(&self, host: &str, hidden: bool) {
         self.with(host, |cluster| cluster.hidden = hidden);
+    }
+
+    /// Shows topics that are made no faster than so many partitions per second, as a broker does that
+    /// has to make their logs first.
+    pub(crate) fn show_slowly(&self, host: &str, partitions_per_second: u32) {
+        self.with(host, |cluster| {
+            cluster.shown_per_second = Some(partitions_per_second);
+        });
+    }
+
+    /// Most partitions that were made and did not show yet, at any time.
+    pub(crate) fn unshown_max(&self, host: &str) -> i32 {
+        self.with(host, |cluster| cluster.unshown_max)
     }
 
     /// Replaces the cluster by an empty one.
@@ -104,6 +126,7 @@ impl FakeKafka {
             .collect();
         self.with(host, |cluster| {
             let made = FakeTopic {
+                shown_at: None,
                 partitions,
                 settings,
             };
@@ -147,6 +170,28 @@ impl FakeKafka {
     /// What was changed on a cluster, in order.
     pub(crate) fn log(&self, host: &str) -> Vec<String> {
         self.with(host, |cluster| cluster.log.clone())
+    }
+}
+
+impl FakeCluster {
+    /// When a topic that is made now shows.
+    fn shows_at(&mut self, partitions: i32) -> Option<Instant> {
+        let per_second = self.shown_per_second?;
+        let now = Instant::now();
+        let begins = self.all_shown_at.map_or(now, |at| at.max(now));
+        let shows = begins + Duration::from_secs(1) * partitions.unsigned_abs() / per_second;
+        self.all_shown_at = Some(shows);
+        Some(shows)
+    }
+
+    fn count_unshown(&mut self) {
+        let now = Instant::now();
+        let unshown = self
+            .topics
+            .values()
+            .filter(|topic| topic.shown_at > Some(now));
+        let partitions = unshown.map(|topic| topic.partitions).sum();
+        self.unshown_max = self.unshown_max.max(partitions);
     }
 }
 
@@ -200,7 +245,10 @@ impl ClusterAdmin for FakeAdmin {
     async fn metadata(&self, _timeout: Duration) -> Result<ClusterMetadata, AdminError> {
         self.call().await?;
         let metadata = self.kafka.with(&self.host, |cluster| {
-            let shown = cluster.topics.iter().filter(|_| !cluster.hidden);
+            let now = Instant::now();
+            let shown = cluster.topics.iter().filter(|(_, topic)| {
+                !cluster.hidden && topic.shown_at.is_none_or(|shown_at| shown_at <= now)
+            });
             let topics = shown.map(|(name, topic)| {
                 let metadata = TopicMetadata {
                     partitions: topic.partitions,
@@ -251,6 +299,7 @@ impl ClusterAdmin for FakeAdmin {
         self.full_call("creation").await?;
         self.kafka.with(&self.host, |cluster| {
             if cluster.topics.contains_key(&new.name) {
+                cluster.log.push(format!("create {} again", new.name));
                 return Err(AdminError::AlreadyExists(format!(
                     "topic {} exists",
                     new.name
@@ -263,10 +312,12 @@ impl ClusterAdmin for FakeAdmin {
                 .log
                 .push(format!("create {} {}", new.name, new.partitions));
             let made = FakeTopic {
+                shown_at: cluster.shows_at(new.partitions),
                 partitions: new.partitions,
                 settings: new.config.clone(),
             };
             cluster.topics.insert(new.name.clone(), made);
+            cluster.count_unshown();
             Ok(())
         })
     }
@@ -299,6 +350,7 @@ impl ClusterAdmin for FakeAdmin {
         self.kafka.with(&self.host, |cluster| {
             cluster.log.push(format!("ask {name}"));
             let made = FakeTopic {
+                shown_at: None,
                 partitions: 4,
                 settings: BTreeMap::new(),
             };
