@@ -9,6 +9,15 @@ use crate::checker::Lane;
 /// A stretch of time, from its start to before its end.
 pub type Window = Range<Instant>;
 
+/// A time without an arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// When it began.
+    pub from: Instant,
+    /// How long it was.
+    pub length: Duration,
+}
+
 /// First arrivals of records, by partition of the target.
 #[derive(Debug, Default)]
 pub struct Arrivals {
@@ -41,14 +50,21 @@ impl Arrivals {
     /// The longest time in `window` without an arrival in a partition, its edges included: a
     /// partition in which nothing arrived paused for the whole window.
     #[must_use]
-    pub fn longest_pause(&self, lane: &Lane, window: &Window) -> Duration {
-        let mut last = window.start;
-        let mut longest = Duration::ZERO;
-        for seen in self.within(lane, window) {
-            longest = longest.max(seen.at - last);
-            last = seen.at;
+    pub fn longest_pause(&self, lane: &Lane, window: &Window) -> Pause {
+        let mut from = window.start;
+        let mut longest = Pause {
+            from,
+            length: Duration::ZERO,
+        };
+        let ends = self.within(lane, window).iter().map(|seen| seen.at);
+        for end in ends.chain([window.end]) {
+            let length = end - from;
+            if length > longest.length {
+                longest = Pause { from, length };
+            }
+            from = end;
         }
-        longest.max(window.end - last)
+        longest
     }
 
     /// The first arrival in a partition at or after `from`.
@@ -141,9 +157,13 @@ mod tests {
             let at = |millis| start + Duration::from_millis(millis);
             arrivals
                 .longest_pause(&lane(), &(at(from)..at(to)))
+                .length
                 .as_millis()
         };
         assert_eq!(pause(300, 901), 500, "between two arrivals");
+        let window = start..start + SECOND;
+        let began = arrivals.longest_pause(&lane(), &window).from;
+        assert_eq!(began - start, Duration::from_millis(400));
         assert_eq!(pause(0, 401), 300, "before the first");
         assert_eq!(pause(900, 1_700), 800, "after the last");
         assert_eq!(pause(2_000, 3_000), 1_000, "nothing at all");

@@ -231,18 +231,21 @@ impl Rig {
     /// Checks that none of `lanes` paused longer than allowed within `window`.
     ///
     /// # Errors
-    /// Names those that did, and for how long.
+    /// Names those that did, for how long, and when in the window it began.
     pub fn check_pauses<'a>(
         &self,
         lanes: impl IntoIterator<Item = &'a Lane>,
         window: &Window,
         allowed: &BTreeMap<Lane, Duration>,
     ) -> Result<()> {
-        let pauses = self.tail.pauses(lanes, window);
+        let pauses = self.tail.pauses_at(lanes, window);
         let too_long: Vec<String> = pauses
             .iter()
-            .filter(|(lane, pause)| **pause > allowed.get(lane).copied().unwrap_or(NOISE))
-            .map(|((topic, partition), pause)| format!("{topic}/{partition}: {pause:?}"))
+            .filter(|(lane, pause)| pause.length > allowed.get(lane).copied().unwrap_or(NOISE))
+            .map(|((topic, partition), pause)| {
+                let at = pause.from - window.start;
+                format!("{topic}/{partition}: {:.2?} at {at:.1?}", pause.length)
+            })
             .collect();
         ensure!(
             too_long.is_empty(),

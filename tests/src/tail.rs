@@ -15,7 +15,7 @@ use rdkafka::{
 use tokio::time::Instant;
 
 use crate::{
-    arrivals::{Arrivals, Latency, Window},
+    arrivals::{Arrivals, Latency, Pause, Window},
     checker::{Arrival, Checker, Counts, Lane, Report},
     load::unix_millis,
     record::Content,
@@ -158,6 +158,17 @@ impl Tail {
         lanes: impl IntoIterator<Item = &'a Lane>,
         window: &Window,
     ) -> BTreeMap<Lane, Duration> {
+        let pauses = self.pauses_at(lanes, window).into_iter();
+        pauses.map(|(lane, pause)| (lane, pause.length)).collect()
+    }
+
+    /// The same with the time at which each began.
+    #[must_use]
+    pub fn pauses_at<'a>(
+        &self,
+        lanes: impl IntoIterator<Item = &'a Lane>,
+        window: &Window,
+    ) -> BTreeMap<Lane, Pause> {
         let state = self.state();
         let pause = |lane: &Lane| state.arrivals.longest_pause(lane, window);
         lanes
