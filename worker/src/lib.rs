@@ -15,14 +15,20 @@
 //! - [`report`]: tells the leading controller about it.
 //! - [`http`], [`health`]: metrics and probes.
 //! - [`metrics`]: the names of all metrics.
+//! - [`fault`], [`fence`], `board`, [`flow_metrics`]: what the engines share: why a task cannot go on,
+//!   whether it may act, what is told of it.
 //! - [`clock`]: wall-clock time.
 
 pub mod assignment;
+mod board;
 pub mod budget;
 pub mod checkpoint;
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod fault;
+pub mod fence;
+pub mod flow_metrics;
 pub mod gate;
 pub mod health;
 pub mod http;

@@ -1,5 +1,5 @@
 //! The worker's metrics: names, help texts and units. What the data path counts is named in
-//! [`crate::records::metrics`]; gauges of running tasks are rendered at scrape time by [`crate::http`].
+//! [`crate::flow_metrics`]; gauges of running tasks are rendered at scrape time by [`crate::http`].
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub fn with_buckets(builder: PrometheusBuilder) -> Result<PrometheusBuilder, Bui
 
 /// Describes every metric of the worker to the recorder.
 pub fn describe() {
-    crate::records::metrics::describe();
+    crate::flow_metrics::describe();
     ::metrics::describe_counter!(REGISTRATIONS, "Times this worker was registered");
     ::metrics::describe_counter!(
         OWNERSHIP_LOST,

@@ -21,7 +21,8 @@ use kreplicator_tests::{kafka::KafkaCluster, wait};
 use kreplicator_worker::{
     budget::Budget,
     engine::{LinkContext, RunningTask, State, Status, TaskSpec},
-    records::{RecordsConfig, RecordsEngine, fence::OwnershipFence},
+    fence::OwnershipFence,
+    records::{RecordsConfig, RecordsEngine},
 };
 use rdkafka::{
     ClientConfig, TopicPartitionList,

@@ -33,7 +33,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use self::client::GroupClient;
 use super::{CheckpointStore, Committed, Error, Loaded, Save, group_of};
-use crate::records::fence::OwnershipFence;
+use crate::fence::OwnershipFence;
 
 /// Checkpoints in a consumer group of a Kafka cluster.
 #[derive(Debug)]

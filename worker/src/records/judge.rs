@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kreplicator_model::{ids::Offset, spec::GapPolicy};
 
-use super::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind};
 
 /// One look at a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,18 +17,15 @@ use kreplicator_model::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{
-    doubt::Doubts,
-    fault::{Fault, Kind},
-    fence::OwnershipFence,
-    metrics::LinkMetrics,
-    reader::Waker,
-    status::Board,
-};
+use super::{doubt::Doubts, reader::Waker};
 use crate::{
+    board::{self, Board},
     budget::{Budget, Grant, Share},
     clock::WallClock,
     engine::TaskSpec,
+    fault::{Fault, Kind},
+    fence::OwnershipFence,
+    flow_metrics::LinkMetrics,
     sink::{Offer, Outlet, Receipts, Record, Sink},
 };
 
@@ -126,6 +123,20 @@ pub(super) struct Numbers {
     pub(super) records: u64,
     pub(super) bytes: u64,
     pub(super) gap_records: u64,
+}
+
+impl Numbers {
+    /// Those that a status shows.
+    pub(super) fn shown(&self) -> board::Numbers {
+        board::Numbers {
+            checkpoint: self.checkpoint,
+            in_flight: self.in_flight,
+            moved_at: self.moved_at,
+            records: self.records,
+            bytes: self.bytes,
+            gap_records: self.gap_records,
+        }
+    }
 }
 
 impl Lane {

@@ -6,7 +6,6 @@
 //! - [`lane`]: one task on the data path: flow control, the checkpoint, receipts.
 //! - [`doubt`]: which records are sent alone.
 //! - [`judge`], [`offsets`], [`positions`]: what the source's offsets say about a reader.
-//! - [`fault`], [`status`], [`metrics`]: what is told about all this.
 //!
 //! Per worker there are as many consumers as links with tasks, as many checkpoint clients, and one
 //! producer per target cluster.
@@ -14,16 +13,12 @@
 mod config;
 mod doubt;
 mod driver;
-pub mod fault;
-pub mod fence;
 mod headers;
 mod judge;
 mod lane;
-pub mod metrics;
 mod offsets;
 mod positions;
 mod reader;
-mod status;
 
 use std::{
     collections::BTreeMap,
@@ -47,14 +42,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use self::config::RecordsConfig;
 use self::{
     driver::{Driver, Order},
-    fence::OwnershipFence,
     lane::{Lane, LaneNumber, Shared},
-    metrics::LinkMetrics,
 };
 use crate::{
     budget::Budget,
     clock::WallClock,
     engine::{Engine, LinkContext, RunningTask, Status, Stopped, TaskSpec},
+    fence::OwnershipFence,
+    flow_metrics::{self, LinkMetrics},
     sink::kafka::KafkaSink,
 };
 
@@ -97,7 +92,7 @@ impl RecordsEngine {
         budget: Arc<Budget>,
         cancel: CancellationToken,
     ) -> Arc<Self> {
-        let (_, limit) = metrics::budget();
+        let (_, limit) = flow_metrics::budget();
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
         limit.set(budget.limit_bytes() as f64);
         Arc::new(Self {
@@ -281,7 +276,7 @@ impl RunningTask for Task {
     }
 
     fn status(&self) -> Status {
-        self.lane.board.status(&self.lane.numbers())
+        self.lane.board.status(&self.lane.numbers().shown())
     }
 
     async fn stop(&self, deadline: Duration) -> Stopped {

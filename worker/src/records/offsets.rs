@@ -14,10 +14,8 @@ use rdkafka::{
 };
 use tokio::time::Instant;
 
-use super::{
-    fault::{Fault, Kind},
-    reader::{AtTimes, Ranges},
-};
+use super::reader::{AtTimes, Ranges};
+use crate::fault::{Fault, Kind};
 
 /// "Times" that mean the ends of a log; part of the protocol (ListOffsets).
 const LATEST: i64 = -1;

@@ -32,11 +32,11 @@ use tokio::sync::{Notify, watch};
 
 use self::{client::Events, nudge::Nudger, pump::Pump};
 use super::{
-    fault::{Fault, Kind},
     lane::{Lane, LaneNumber},
     offsets,
 };
 use crate::budget::Reservation;
+use crate::fault::{Fault, Kind};
 
 /// What the thread is told.
 pub(super) enum Command {

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use kreplicator_model::ids::{Offset, UnixMillis};
 
 pub use self::record::{Headers, NoHeaders, Record, UnreadableHeaders};
-use crate::{engine::TaskSpec, records::fault::Fault};
+use crate::{engine::TaskSpec, fault::Fault};
 
 /// What became of an offer.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,7 +18,8 @@ use kreplicator_model::{
 use kreplicator_worker::{
     budget::Budget,
     engine::{Engine, LinkContext, RunningTask, State, Status, TaskSpec},
-    records::{RecordsConfig, RecordsEngine, fence::OwnershipFence},
+    fence::OwnershipFence,
+    records::{RecordsConfig, RecordsEngine},
 };
 use rdkafka::{
     ClientConfig, TopicPartitionList,

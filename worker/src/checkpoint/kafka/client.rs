@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::records::fence::OwnershipFence;
+use crate::fence::OwnershipFence;
 
 /// How long the thread that serves events waits before it looks for the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

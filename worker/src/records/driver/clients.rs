@@ -10,10 +10,8 @@ use tracing::{info, warn};
 use super::{Done, Driver};
 use crate::{
     checkpoint::kafka::KafkaCheckpoints,
-    records::{
-        fault::{Fault, Kind},
-        reader::{Questions, Reader, Settings},
-    },
+    fault::{Fault, Kind},
+    records::reader::{Questions, Reader, Settings},
 };
 
 /// Doublings of the wait between two readers.

@@ -12,7 +12,7 @@ use super::{
     Done, Driver, LaneNumber,
     entry::{Blocked, Unproven},
 };
-use crate::{checkpoint::CheckpointStore as _, engine::State, records::fault::Fault};
+use crate::{checkpoint::CheckpointStore as _, engine::State, fault::Fault};
 
 impl Driver {
     /// Nothing of the task is outstanding any more.

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Done, Driver, LaneNumber, entry::Entry};
+use crate::fault::{Fault, Kind};
 use crate::records::{
-    fault::{Fault, Kind},
     judge::{Look, Verdict, judge},
     lane::Numbers,
     reader::Ranges,
@@ -192,7 +192,7 @@ impl Driver {
         entry
             .lane
             .board
-            .measured(log, &numbers, self.shared.clock.now());
+            .measured(log, &numbers.shown(), self.shared.clock.now());
         match range {
             // Nobody answered for it: nothing is known.
             None => {}

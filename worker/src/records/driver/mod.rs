@@ -34,13 +34,13 @@ use self::{
 };
 use super::{
     config::RecordsConfig,
-    fault::Fault,
     lane::{Lane, LaneEvent, LaneNumber, Shared},
-    metrics,
     reader::{Ranges, Reader},
 };
 use crate::{
     engine::{LinkContext, Stopped},
+    fault::Fault,
+    flow_metrics,
     sink::{Sink as _, kafka::KafkaSink},
 };
 
@@ -318,7 +318,7 @@ impl Driver {
     }
 
     fn count_memory(&self) {
-        let (used, _) = metrics::budget();
+        let (used, _) = flow_metrics::budget();
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
         used.set(self.shared.budget.used_bytes() as f64);
     }

@@ -13,8 +13,8 @@ use super::{Done, Driver, LaneNumber};
 use crate::{
     checkpoint::{CheckpointStore, Save},
     engine::TaskSpec,
+    fault::{Fault, Kind},
     records::{
-        fault::{Fault, Kind},
         judge::{Start, check_start},
         reader::Questions,
     },

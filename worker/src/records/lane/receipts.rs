@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Lane, LaneEvent, RECORD_OVERHEAD_BYTES, State, is_ready};
 use crate::{
-    records::fault::Fault,
+    fault::Fault,
     sink::{Receipt, Receipts},
 };
 

@@ -22,8 +22,8 @@ use super::{
     nudge::Nudger,
     parts::Parts,
 };
+use crate::fault::{Fault, Kind};
 use crate::records::{
-    fault::{Fault, Kind},
     lane::{Lane, LaneNumber, Taken},
     positions::Evidence,
 };

@@ -24,7 +24,7 @@ use self::{outlet::KafkaOutlet, pool::Pool};
 use super::{Outlet, Receipts, Sink};
 use crate::{
     engine::TaskSpec,
-    records::fault::{Fault, Kind},
+    fault::{Fault, Kind},
 };
 
 /// Settings of the producers.

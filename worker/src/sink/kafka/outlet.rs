@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     engine::TaskSpec,
-    records::fault::{Fault, Kind},
+    fault::{Fault, Kind},
 };
 
 /// How long the receipts of a purge may take; they come from our own process.

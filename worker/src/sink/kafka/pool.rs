@@ -14,9 +14,9 @@ use tokio::time::{Instant, timeout_at};
 use tracing::info;
 
 use super::{Settings, generation::Generation};
-use crate::records::{
+use crate::{
     fault::{Fault, Kind},
-    metrics,
+    flow_metrics,
 };
 
 /// A producer that lived this long was sound: the next one need not wait longer than the least.
@@ -177,7 +177,7 @@ impl Pool {
             Generation::create(state.number, &self.cluster, &config, self.diagnosis.clone())
                 .map_err(|error| Fault::from((Kind::Target, &error)))?;
         if state.number > 1 {
-            metrics::producer_rebuilt(&self.cluster);
+            flow_metrics::producer_rebuilt(&self.cluster);
             info!(cluster = %self.cluster, generation = state.number, "new producer");
         }
         state.made_at = Some(now);

@@ -4,7 +4,7 @@ use kreplicator_kafka::error::explain;
 use kreplicator_model::{ids::Offset, target_limits::TargetLimits};
 use rdkafka::types::RDKafkaErrorCode as Code;
 
-use crate::records::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind};
 
 /// Where a record was going.
 #[derive(Debug, Clone, Copy)]

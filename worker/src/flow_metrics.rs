@@ -1,4 +1,4 @@
-//! What the records engine counts. Labels are links and clusters, never topics or partitions.
+//! What the engines count. Labels are links and clusters, never topics or partitions.
 
 use kreplicator_model::ids::{ClusterId, LinkId};
 use metrics::{
@@ -6,7 +6,7 @@ use metrics::{
     gauge, histogram,
 };
 
-use super::fault::Kind;
+use crate::fault::Kind;
 
 const RECORDS: &str = "kreplicator_worker_replicated_records_total";
 const BYTES: &str = "kreplicator_worker_replicated_bytes_total";
@@ -71,20 +71,20 @@ pub fn describe() {
 
 /// Handles of one link, so that no label is looked up for a record.
 #[derive(Clone)]
-pub(super) struct LinkMetrics {
+pub(crate) struct LinkMetrics {
     link: LinkId,
-    pub(super) records: Counter,
-    pub(super) bytes: Counter,
-    pub(super) latency: Histogram,
-    pub(super) gap_records: Counter,
-    pub(super) given_up: Counter,
-    pub(super) pokes: Counter,
-    pub(super) reader_rebuilds: Counter,
-    pub(super) commit_failures: Counter,
+    pub(crate) records: Counter,
+    pub(crate) bytes: Counter,
+    pub(crate) latency: Histogram,
+    pub(crate) gap_records: Counter,
+    pub(crate) given_up: Counter,
+    pub(crate) pokes: Counter,
+    pub(crate) reader_rebuilds: Counter,
+    pub(crate) commit_failures: Counter,
 }
 
 impl LinkMetrics {
-    pub(super) fn new(link: &LinkId) -> Self {
+    pub(crate) fn new(link: &LinkId) -> Self {
         let link = link.clone();
         let label = link.to_string();
         Self {
@@ -100,7 +100,7 @@ impl LinkMetrics {
         }
     }
 
-    pub(super) fn fault(&self, kind: Kind) {
+    pub(crate) fn fault(&self, kind: Kind) {
         counter!(FAULTS, "link" => self.link.to_string(), "kind" => kind.label()).increment(1);
     }
 }
@@ -118,6 +118,6 @@ pub(crate) fn producer_rebuilt(cluster: &ClusterId) {
 }
 
 /// Gauges of the byte budget.
-pub(super) fn budget() -> (Gauge, Gauge) {
+pub(crate) fn budget() -> (Gauge, Gauge) {
     (gauge!(BUDGET_USED), gauge!(BUDGET))
 }

@@ -4,12 +4,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kreplicator_model::ids::{Offset, UnixMillis};
 
-use super::lane::Numbers;
 use crate::engine::{State, Status};
+
+/// The numbers of a status, all of one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) checkpoint: Option<Offset>,
+    pub(crate) in_flight: u64,
+    pub(crate) moved_at: UnixMillis,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    pub(crate) gap_records: u64,
+}
 
 /// The words of a status; the numbers are the lane's.
 #[derive(Debug)]
-pub(super) struct Board(Mutex<Words>);
+pub(crate) struct Board(Mutex<Words>);
 
 #[derive(Debug, Clone)]
 struct Words {
@@ -31,7 +41,7 @@ struct Trouble {
 }
 
 impl Board {
-    pub(super) fn new(now: UnixMillis) -> Self {
+    pub(crate) fn new(now: UnixMillis) -> Self {
         Self(Mutex::new(Words {
             state: State::Starting,
             since: now,
@@ -45,7 +55,7 @@ impl Board {
     }
 
     /// The task entered a state.
-    pub(super) fn enter(&self, state: State, now: UnixMillis) {
+    pub(crate) fn enter(&self, state: State, now: UnixMillis) {
         let mut words = self.lock();
         if words.state != state {
             words.state = state;
@@ -58,7 +68,7 @@ impl Board {
     }
 
     /// The task cannot go on for a while.
-    pub(super) fn fault(&self, cause: &str, retry_at: Option<UnixMillis>, now: UnixMillis) {
+    pub(crate) fn fault(&self, cause: &str, retry_at: Option<UnixMillis>, now: UnixMillis) {
         let mut words = self.lock();
         if words.state != State::Faulted {
             words.state = State::Faulted;
@@ -69,7 +79,7 @@ impl Board {
     }
 
     /// Shows trouble that the clients are busy overcoming, or its end.
-    pub(super) fn trouble(&self, cause: Option<&str>, now: UnixMillis) {
+    pub(crate) fn trouble(&self, cause: Option<&str>, now: UnixMillis) {
         let mut words = self.lock();
         match (&mut words.trouble, cause) {
             (trouble, None) => *trouble = None,
@@ -84,7 +94,7 @@ impl Board {
     }
 
     /// The log's range as just measured; None where it cannot be.
-    pub(super) fn measured(
+    pub(crate) fn measured(
         &self,
         log: Option<(Offset, Offset)>,
         numbers: &Numbers,
@@ -99,7 +109,7 @@ impl Board {
     }
 
     /// Everything together.
-    pub(super) fn status(&self, numbers: &Numbers) -> Status {
+    pub(crate) fn status(&self, numbers: &Numbers) -> Status {
         let words = self.lock().clone();
         let (mut state, mut since, mut cause) = (words.state, words.since, words.cause);
         if let Some(trouble) = words.trouble
@@ -133,17 +143,12 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn numbers() -> Numbers {
         Numbers {
             checkpoint: Some(Offset(7)),
-            position: Some(Offset(9)),
-            free: true,
             in_flight: 2,
-            unanswered_for: Duration::ZERO,
             moved_at: UnixMillis(50),
             records: 7,
             bytes: 70,

@@ -1,0 +1,410 @@
+//! What becomes of the batches that a source gives: passed on unopened, written anew, or dropped.
+//!
+//! Which it is follows from the batch's header alone wherever possible, and always the same way for
+//! the same source records: counting (`model::exact`) rests on it. What is dropped (markers, aborted
+//! records, offsets without records) is accounted for by the offset range of what comes after it.
+
+use bytes::Bytes;
+use kreplicator_batch::{
+    AbortedFilter, Batch, Levels, TimestampType,
+    aborted::{AbortedTransaction, Verdict},
+    legacy::Message,
+    records::Times,
+    rewrite::{self, Options},
+    split::{self, Entry},
+};
+use kreplicator_model::{
+    ids::{Offset, UnixMillis},
+    target_limits::TargetLimits,
+};
+
+use crate::fault::{Fault, Kind};
+
+/// Records of one batch may unfold to this many bytes; a batch that unfolds to more is a fault of its
+/// task, not the end of the process.
+const PLAIN_BYTES_MAX: usize = 256 << 20;
+/// Batches smaller than this are tiny.
+const TINY_BYTES: usize = 4 << 10;
+/// Tiny batches are joined up to this size.
+const JOINED_BYTES_MAX: usize = 256 << 10;
+
+/// Why a batch was written anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// Some of its records were delivered before.
+    Resumed,
+    /// Compaction removed some of its records.
+    Holes,
+    /// The source's append times become the records' own.
+    AppendTime,
+    /// It is larger than the target takes.
+    Oversize,
+    /// It has message format 0 or 1.
+    OldFormat,
+    /// Tiny ones waited in line.
+    Tiny,
+}
+
+/// The way that a batch took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Path {
+    /// As it was, with a new header.
+    Passed,
+    /// Opened and written anew.
+    Rewritten(Why),
+}
+
+impl Path {
+    /// Its name in metrics and in the status.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Rewritten(Why::Resumed) => "rewritten_resumed",
+            Self::Rewritten(Why::Holes) => "rewritten_holes",
+            Self::Rewritten(Why::AppendTime) => "rewritten_append_time",
+            Self::Rewritten(Why::Oversize) => "rewritten_oversize",
+            Self::Rewritten(Why::OldFormat) => "rewritten_old_format",
+            Self::Rewritten(Why::Tiny) => "rewritten_tiny",
+        }
+    }
+}
+
+/// A batch that can be sent.
+#[derive(Debug, Clone)]
+pub(super) struct Ready {
+    /// Once it is delivered, every source offset below this is accounted for.
+    pub(super) to: Offset,
+    /// Copyable records in it, at least 1.
+    pub(super) records: u32,
+    pub(super) timestamp_max: UnixMillis,
+    pub(super) batch: Batch,
+    pub(super) path: Path,
+}
+
+/// What one answer gave.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// In order.
+    pub(super) ready: Vec<Ready>,
+    /// Batches that were dropped: markers, aborted, empty.
+    pub(super) dropped: u64,
+    /// The first batch is cut off and needs an answer of so many bytes.
+    pub(super) bytes_needed: Option<usize>,
+}
+
+/// Where a task's reader is, and what it passes over.
+#[derive(Debug, Clone)]
+pub(super) struct Intake {
+    /// Next source offset to read.
+    position: Offset,
+    /// Copyable records from here on that the target has already.
+    skip_records: u64,
+    limits: TargetLimits,
+    /// Epoch of the leader that wrote the batch before `position`.
+    leader_epoch: Option<i32>,
+}
+
+impl Intake {
+    pub(super) fn new(position: Offset, skip_records: u64, limits: TargetLimits) -> Self {
+        Self {
+            position,
+            skip_records,
+            limits,
+            leader_epoch: None,
+        }
+    }
+
+    pub(super) fn position(&self) -> Offset {
+        self.position
+    }
+
+    pub(super) fn leader_epoch(&self) -> Option<i32> {
+        self.leader_epoch
+    }
+
+    /// Source offsets up to `to` do not exist any more.
+    pub(super) fn skip_gap(&mut self, to: Offset) {
+        self.position = self.position.max(to);
+        self.leader_epoch = None;
+    }
+
+    /// Takes the record batches of an answer that begins at the position.
+    ///
+    /// # Errors
+    /// A batch that is damaged, or that cannot be sent whatever is done. What came before it is in
+    /// `taken` and counts; the position is at the batch.
+    pub(super) fn take(
+        &mut self,
+        records: Bytes,
+        aborted: Vec<AbortedTransaction>,
+        taken: &mut Taken,
+    ) -> Result<(), Fault> {
+        let mut filter = AbortedFilter::new(aborted);
+        let mut is_first = true;
+        for entry in split::entries(records) {
+            match entry {
+                Ok(Entry::Batch(batch)) => {
+                    let verdict = filter.judge(&batch).map_err(|error| self.damaged(&error))?;
+                    self.take_batch(batch, verdict, taken)?;
+                }
+                Ok(Entry::Message(message)) => self.take_message(&message, taken)?,
+                Ok(Entry::Partial(partial)) => {
+                    if is_first {
+                        taken.bytes_needed = partial.bytes_needed;
+                    }
+                    return Ok(());
+                }
+                Err(error) => return Err(self.damaged(&error)),
+            }
+            is_first = false;
+        }
+        Ok(())
+    }
+
+    fn take_batch(
+        &mut self,
+        batch: Batch,
+        verdict: Verdict,
+        taken: &mut Taken,
+    ) -> Result<(), Fault> {
+        let header = *batch.header();
+        let next = Offset(header.next_offset());
+        if next <= self.position {
+            return Ok(());
+        }
+        let shape = batch.shape();
+        if verdict != Verdict::Keep || shape.is_empty() {
+            taken.dropped += 1;
+            self.passed(next, header.leader_epoch);
+            return Ok(());
+        }
+        let is_whole = header.base_offset >= self.position.0;
+        if is_whole && self.pass_over(shape.record_count.unsigned_abs().into()) {
+            self.passed(next, header.leader_epoch);
+            return Ok(());
+        }
+        let needs_times = header.attributes.timestamp_type() == TimestampType::LogAppendTime
+            && !self.limits.log_append_time;
+        let why = if !is_whole || self.skip_records > 0 {
+            Some(Why::Resumed)
+        } else if !shape.is_dense() {
+            Some(Why::Holes)
+        } else if needs_times {
+            Some(Why::AppendTime)
+        } else {
+            None
+        };
+        let (batch, path) = match why {
+            None => (batch, Path::Passed),
+            Some(why) => {
+                batch.verify().map_err(|error| self.damaged(&error))?;
+                match self.rest_of(&batch)? {
+                    Some(rest) => (rest, Path::Rewritten(why)),
+                    None => {
+                        self.passed(next, header.leader_epoch);
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        self.push(batch, path, next, taken)?;
+        self.passed(next, header.leader_epoch);
+        Ok(())
+    }
+
+    /// The records of a batch that were not delivered before; None: all were.
+    fn rest_of(&mut self, batch: &Batch) -> Result<Option<Batch>, Fault> {
+        let (position, mut skip) = (self.position.0, self.skip_records);
+        let rest = rewrite::keep(batch, &options(), |record| {
+            if record.offset < position {
+                return false;
+            }
+            let is_skipped = skip > 0;
+            skip = skip.saturating_sub(1);
+            !is_skipped
+        });
+        let rest = rest.map_err(|error| self.damaged(&error))?;
+        self.skip_records = skip;
+        Ok(rest)
+    }
+
+    fn take_message(&mut self, message: &Message, taken: &mut Taken) -> Result<(), Fault> {
+        let next = Offset(message.next_offset());
+        if next <= self.position {
+            return Ok(());
+        }
+        message.verify().map_err(|error| self.damaged(&error))?;
+        let upgraded = rewrite::upgrade(std::slice::from_ref(message), usize::MAX, &options())
+            .map_err(|error| self.damaged(&error))?;
+        let Some(batch) = upgraded.batch else {
+            self.passed(next, -1);
+            return Ok(());
+        };
+        let batch = self.rest_of_message(message, batch)?;
+        if let Some(batch) = batch {
+            self.push(batch, Path::Rewritten(Why::OldFormat), next, taken)?;
+        }
+        self.passed(next, -1);
+        Ok(())
+    }
+
+    /// The same for a message, whose records have lost their source offsets in `batch`.
+    fn rest_of_message(
+        &mut self,
+        message: &Message,
+        batch: Batch,
+    ) -> Result<Option<Batch>, Fault> {
+        let unpacked = message
+            .open(PLAIN_BYTES_MAX)
+            .map_err(|error| self.damaged(&error))?;
+        let below = unpacked.records(Times::Shown).filter_map(Result::ok);
+        let below = below
+            .take_while(|record| record.offset < self.position.0)
+            .count();
+        let count = batch.shape().record_count.unsigned_abs();
+        let left = u64::from(count).saturating_sub(below as u64);
+        if below == 0 && self.skip_records == 0 {
+            return Ok(Some(batch));
+        }
+        if self.pass_over(left) {
+            return Ok(None);
+        }
+        let skip = below + usize::try_from(self.skip_records).unwrap_or(usize::MAX);
+        self.skip_records = 0;
+        rewrite::skip_first(&batch, rewrite::Skip::Records(skip), &options())
+            .map_err(|error| self.damaged(&error))
+    }
+
+    /// Whether all of `records` are at the target already.
+    fn pass_over(&mut self, records: u64) -> bool {
+        if self.skip_records < records {
+            return false;
+        }
+        self.skip_records -= records;
+        true
+    }
+
+    fn push(
+        &self,
+        batch: Batch,
+        path: Path,
+        next: Offset,
+        taken: &mut Taken,
+    ) -> Result<(), Fault> {
+        let limit = self.limits.max_message_bytes;
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+        let limit = limit.unwrap_or(usize::MAX);
+        if batch.size_bytes() <= limit {
+            taken.ready.push(ready(batch, path, next));
+            return Ok(());
+        }
+        batch.verify().map_err(|error| self.damaged(&error))?;
+        let parts = rewrite::split_to_fit(&batch, limit, &options()).map_err(|error| {
+            match error {
+                rewrite::Error::RecordTooLarge { .. } => Fault::new(Kind::Refused, error.to_string()),
+                other => self.damaged(&other),
+            }
+        })?;
+        let last = parts.len().saturating_sub(1);
+        for (index, part) in parts.into_iter().enumerate() {
+            // Only the last accounts for the whole batch: offsets in a batch that was written anew are not
+            // the source's.
+            let to = if index == last { next } else { Offset(part.next_offset) };
+            let why = Path::Rewritten(Why::Oversize);
+            taken.ready.push(ready(part.batch, why, to));
+        }
+        Ok(())
+    }
+
+    fn passed(&mut self, next: Offset, leader_epoch: i32) {
+        self.position = next;
+        self.leader_epoch = (leader_epoch >= 0).then_some(leader_epoch);
+    }
+
+    fn damaged(&self, error: &dyn std::error::Error) -> Fault {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
+        let position = self.position;
+        Fault::new(
+            Kind::Source,
+            format!(
+                "source offset {position} cannot be read: {text}; delete the records below the next \
+                 good one on the source, or repair its log"
+            ),
+        )
+    }
+}
+
+fn ready(batch: Batch, path: Path, to: Offset) -> Ready {
+    let header = batch.header();
+    Ready {
+        to,
+        records: header.record_count.unsigned_abs(),
+        timestamp_max: UnixMillis(header.max_timestamp),
+        batch,
+        path,
+    }
+}
+
+fn options() -> Options {
+    Options {
+        plain_bytes_max: PLAIN_BYTES_MAX,
+        levels: Levels::default(),
+        times: Times::Shown,
+    }
+}
+
+/// Joins the tiny batches at the front of a line into one, when at least two wait there; how many of
+/// them it stands for.
+///
+/// # Errors
+/// A batch that cannot be opened.
+pub(super) fn join_tiny<'a>(
+    waiting: impl Iterator<Item = &'a Ready>,
+    limits: &TargetLimits,
+) -> Result<Option<(Ready, usize)>, Fault> {
+    let mut bytes = 0;
+    let mut tiny: Vec<&Ready> = Vec::new();
+    let limit = limits.max_message_bytes.unwrap_or(u64::MAX);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(JOINED_BYTES_MAX);
+    for ready in waiting {
+        let size = ready.batch.size_bytes();
+        // What unfolds much larger is no longer tiny.
+        if size > TINY_BYTES || bytes + size > limit {
+            break;
+        }
+        bytes += size;
+        tiny.push(ready);
+    }
+    if tiny.len() < 2 {
+        return Ok(None);
+    }
+    let batches: Vec<Batch> = tiny.iter().map(|ready| ready.batch.clone()).collect();
+    let damaged = |text: String| Fault::new(Kind::Source, text);
+    for batch in &batches {
+        batch.verify().map_err(|error| damaged(error.to_string()))?;
+    }
+    let joined = rewrite::coalesce(&batches, limit, &options())
+        .map_err(|error| damaged(error.to_string()))?;
+    let (Some(batch), Some(last)) = (joined.batch, tiny.get(joined.taken.saturating_sub(1))) else {
+        return Ok(None);
+    };
+    if batch.size_bytes() > limit || joined.taken < 2 {
+        return Ok(None);
+    }
+    let joined_ready = Ready {
+        timestamp_max: UnixMillis(batch.header().max_timestamp),
+        ..ready(batch, Path::Rewritten(Why::Tiny), last.to)
+    };
+    Ok(Some((joined_ready, joined.taken)))
+}
+
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;
