@@ -167,7 +167,8 @@ mod tests {
         assert_eq!(pause(0, 401), 300, "before the first");
         assert_eq!(pause(900, 1_700), 800, "after the last");
         assert_eq!(pause(2_000, 3_000), 1_000, "nothing at all");
-        let nobody = arrivals.longest_pause(&("x".to_owned(), 0), &(start..start + SECOND));
+        let window = start..start + SECOND;
+        let nobody = arrivals.longest_pause(&("x".to_owned(), 0), &window).length;
         assert_eq!(nobody, SECOND);
     }
 
