@@ -86,3 +86,6 @@ impl AbortedFilter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

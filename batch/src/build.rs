@@ -271,3 +271,6 @@ impl BatchBuilder {
         Ok(Batch::assemble(BatchHeader { crc, ..header }, out.into()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -394,3 +394,6 @@ fn field<const N: usize>(raw: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
         .copied()
         .expect("every field lies within the header")
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,8 @@ pub mod patch;
 pub mod records;
 pub mod rewrite;
 pub mod split;
+#[cfg(test)]
+mod testkit;
 mod varint;
 mod wire;
 

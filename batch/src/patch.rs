@@ -95,3 +95,6 @@ fn moved_checksum(
     let change = crc32c::crc32c(&old[CHECKED_FROM..]) ^ crc32c::crc32c(&new[CHECKED_FROM..]);
     crc ^ crc32c::crc32c_combine(change, 0, payload_bytes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -235,3 +235,6 @@ pub(crate) fn nullable<'a>(bytes: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     *bytes = rest;
     Some(Some(taken))
 }
+
+#[cfg(test)]
+mod tests;

@@ -154,3 +154,6 @@ impl Iterator for Entries {
 }
 
 impl FusedIterator for Entries {}
+
+#[cfg(test)]
+mod tests;
