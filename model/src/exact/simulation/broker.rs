@@ -45,6 +45,8 @@ pub(super) struct Broker {
     /// Before 2.5: without a state, only sequence 0 is taken. Before 2.8: the state cannot be asked.
     pub is_old: bool,
     pub tells_log_end: bool,
+    /// A broken rule: what the state speaks of counts as committed.
+    pub takes_all_for_committed: bool,
     /// A broken rule: a batch is known again by its first sequence alone.
     pub knows_by_first: bool,
 }
@@ -178,10 +180,17 @@ impl Broker {
         TargetView {
             state,
             start: Offset(0),
-            log_end: self.tells_log_end.then_some(Offset(self.end)),
+            log_end: self.log_end().map(Offset),
             end: Offset(self.high_watermark),
             tail: None,
         }
+    }
+
+    fn log_end(&self) -> Option<i64> {
+        if self.takes_all_for_committed {
+            return Some(self.high_watermark);
+        }
+        self.tells_log_end.then_some(self.end)
     }
 
     pub(super) fn view_with_tail(&self, producer: Producer, from: Offset) -> TargetView {

@@ -234,6 +234,8 @@ impl World {
                 let by = i64::try_from(self.below(6)).expect("small");
                 self.source_start = (self.source_start + by).min(end - 1);
             }
+            // Others' records would hide what is missing.
+            Profile::Wiped => {}
             _ => self.broker.foreign(self.now.wall.0),
         }
     }

@@ -42,7 +42,7 @@ pub(super) enum Profile {
     OldTarget,
     /// Records older than the target keeps states; one owner at a time.
     OldRecords,
-    /// Leaders that may lack all of the line; one owner at a time.
+    /// Leaders that may lack all of the line, in a topic of our own; one owner at a time.
     Wiped,
     /// A compacted source; one owner at a time.
     Compacted,
@@ -59,6 +59,8 @@ pub(super) enum Broken {
     NoQuestionAfterFreeze,
     CheckpointBeforeAck,
     SkipOffByOne,
+    FirstNotAlone,
+    UncommittedSkipped,
 }
 
 #[derive(Debug)]
@@ -108,6 +110,7 @@ impl World {
     fn new(profile: Profile, broken: Broken, seed: u64) -> Self {
         let mut broker = Broker::default();
         broker.tells_log_end = seed % 4 < 3;
+        broker.takes_all_for_committed = broken == Broken::UncommittedSkipped;
         broker.is_old = profile == Profile::OldTarget;
         broker.knows_by_first = broken == Broken::OtherBoundariesAreARepeat;
         Self {
@@ -314,40 +317,6 @@ fn run(profile: Profile, broken: Broken, seed: u64) -> bool {
     let mut owners: Vec<Owner> = (0..OWNERS).map(|_| Owner::default()).collect();
     for _ in 0..EVENTS {
         world.event(&mut owners);
-        if option_env!("SIMS").is_some() {
-            eprintln!(
-                "-- t{:?} log {:?} end {} hw {} line {:?} ckpt {:?}",
-                world.now.wall.0,
-                world
-                    .broker
-                    .log
-                    .iter()
-                    .map(|b| (
-                        b.base,
-                        b.first.number(),
-                        b.contents.clone(),
-                        b.writer.map(|w| w.epoch.0)
-                    ))
-                    .collect::<Vec<_>>(),
-                world.broker.end,
-                world.broker.high_watermark,
-                world
-                    .line
-                    .as_ref()
-                    .map(|l| (l.producer_epoch.0, l.base.0, l.target_from.0)),
-                world
-                    .checkpoint
-                    .map(|c| (c.offset.0, c.counted.map(|(p, c, t)| (p.epoch.0, c.0, t.0))))
-            );
-            for (i, o) in owners.iter().enumerate() {
-                if let Some(r) = &o.running {
-                    eprintln!(
-                        "   o{i} frozen {} skip {} {:?}",
-                        o.is_frozen, r.skip, r.sender
-                    );
-                }
-            }
-        }
         world.check(&owners);
     }
     world.quiesce(&mut owners);
@@ -356,7 +325,8 @@ fn run(profile: Profile, broken: Broken, seed: u64) -> bool {
     world.is_at_least_once
 }
 
-fn run_all(profile: Profile, seeds: u64) {
+/// Runs all seeds; in how many nobody said that records may come twice.
+fn run_all(profile: Profile, seeds: u64) -> u64 {
     let mut exact = 0;
     for seed in 0..seeds {
         let outcome = std::panic::catch_unwind(|| run(profile, Broken::Nothing, seed));
@@ -365,66 +335,50 @@ fn run_all(profile: Profile, seeds: u64) {
             Err(_) => panic!("{profile:?} fails with seed {seed}"),
         }
     }
-    // A profile in which nearly every run may repeat shows nothing.
-    println!("{profile:?}: {exact} of {seeds} runs exactly once");
-    if !matches!(
-        profile,
-        Profile::OldRecords | Profile::Compacted | Profile::Wiped | Profile::Deleted
-    ) {
-        assert!(exact * 2 > seeds, "{exact} of {seeds} runs exactly once");
-    }
+    exact
 }
 
 #[test]
 fn owners_at_random_deliver_every_record_once_and_in_order() {
-    run_all(Profile::Exact, 3_000);
+    let exact = run_all(Profile::Exact, 3_000);
+    eprintln!("SHARE Exact {exact}");
+    assert!(exact > 1500, "{exact} runs exactly once");
 }
 
 #[test]
 fn a_target_that_loses_its_tail_is_healed() {
-    run_all(Profile::Unclean, 2_000);
+    let exact = run_all(Profile::Unclean, 2_000);
+    eprintln!("SHARE Unclean {exact}");
+    assert!(exact > 1000, "{exact} runs exactly once");
 }
 
 #[test]
 fn an_old_target_is_served_exactly_once_by_its_log() {
-    run_all(Profile::OldTarget, 1_500);
+    let exact = run_all(Profile::OldTarget, 1_500);
+    eprintln!("SHARE OldTarget {exact}");
+    assert!(exact > 750, "{exact} runs exactly once");
 }
 
 #[test]
 fn old_records_are_never_lost() {
-    run_all(Profile::OldRecords, 2_000);
+    let exact = run_all(Profile::OldRecords, 2_000);
+    eprintln!("SHARE OldRecords {exact}");
 }
 
 #[test]
 fn a_target_that_loses_everything_is_filled_again() {
-    run_all(Profile::Wiped, 1_000);
+    let exact = run_all(Profile::Wiped, 1_000);
+    eprintln!("SHARE Wiped {exact}");
 }
 
 #[test]
 fn a_compacted_source_is_never_lost() {
-    run_all(Profile::Compacted, 1_000);
+    let exact = run_all(Profile::Compacted, 1_000);
+    eprintln!("SHARE Compacted {exact}");
 }
 
 #[test]
 fn records_deleted_at_the_source_lose_no_others() {
-    run_all(Profile::Deleted, 1_000);
-}
-
-#[test]
-#[ignore = "debug"]
-fn replay_one() {
-    let profile = match option_env!("SIMP") {
-        Some("U") => Profile::Unclean,
-        Some("OT") => Profile::OldTarget,
-        Some("OR") => Profile::OldRecords,
-        Some("W") => Profile::Wiped,
-        Some("C") => Profile::Compacted,
-        Some("D") => Profile::Deleted,
-        _ => Profile::Exact,
-    };
-    run(
-        profile,
-        Broken::Nothing,
-        option_env!("SIMS").unwrap().parse().unwrap(),
-    );
+    let exact = run_all(Profile::Deleted, 1_000);
+    eprintln!("SHARE Deleted {exact}");
 }

@@ -157,6 +157,10 @@ impl Owner {
             Broken::SkipOffByOne if start.skip_records > 0 => start.skip_records - 1,
             _ => start.skip_records,
         };
+        let start = Start {
+            first_alone: start.first_alone && world.broken != Broken::FirstNotAlone,
+            ..start
+        };
         self.running = Some(Running {
             line,
             sender: Sender::new(world.settings(), start, world.now),

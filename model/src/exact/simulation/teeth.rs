@@ -38,3 +38,13 @@ fn c026_a_checkpoint_before_the_acknowledgement_is_caught() {
 fn a_skip_that_is_off_by_one_is_caught() {
     is_caught(Broken::SkipOffByOne, &["not a prefix"]);
 }
+
+#[test]
+fn several_batches_without_a_guarding_state_are_caught() {
+    is_caught(Broken::FirstNotAlone, &["not a prefix"]);
+}
+
+#[test]
+fn skipping_what_is_not_committed_is_caught() {
+    is_caught(Broken::UncommittedSkipped, &["not a prefix"]);
+}
