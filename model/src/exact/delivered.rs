@@ -37,12 +37,15 @@ pub(super) struct Durability {
 /// What the target has of a line beyond a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivered {
-    /// So many records of the line after the place, and all before them. They may not be committed
-    /// yet: a checkpoint may pass them only behind an acknowledgement.
+    /// So many records of the line after the place, and all before them, all committed.
     Ahead(u64),
+    /// More records than the place says, not all of them committed: ask again. To build on them is not
+    /// safe: a new leader may lack them, and with them the state that refuses what does not follow.
+    NotYet,
     /// The target lost so many records before the place.
     Behind(u64),
-    /// The target lost at most so many records before the place, and may have lost none.
+    /// The target lost at most so many records before the place, and may have lost none. What its state
+    /// says of the line no longer tells what it has.
     BehindAtMost(u64),
     /// The target has batches of a newer line.
     NewerLine(ProducerEpoch),
@@ -100,15 +103,41 @@ fn by_state(
     }
     let next = state.last_sequence.plus(1);
     let steps = next.signed_steps_from(place.count.sequence());
-    if steps <= 0 {
+    if steps < 0 {
         return lost(place, steps.unsigned_abs());
     }
-    if durability.covers(state.last_timestamp) {
+    if view.end.0.saturating_sub(place.target_end.0) < steps {
+        // So many records do not fit in: the target lost some together with its state, and then took a
+        // batch that did not follow. Or they are not committed yet.
+        return without_state(producer, place, view, Reason::ProducerStateLost);
+    }
+    if steps == 0 {
+        return Delivered::Ahead(0);
+    }
+    if durability.covers(state.last_timestamp)
+        && let Some(log_end) = view.log_end
+    {
+        if view.end < log_end {
+            return Delivered::NotYet;
+        }
         return Delivered::Ahead(steps.unsigned_abs());
     }
-    // The state may have been dropped and made anew meanwhile, and then it does not vouch for
-    // what came before its last batch.
+    // Either nobody knows whether it is committed. Or the state may have been dropped and made anew
+    // meanwhile, and then it does not vouch for what came before its last batch.
     without_state(producer, place, view, Reason::OldRecords)
+}
+
+/// Whether the target has a state of this producer that a clean change of leaders keeps, because what
+/// it rests on is committed: then it refuses whatever does not follow.
+pub(super) fn is_guarded(producer: Producer, view: &TargetView, durability: Durability) -> bool {
+    match view.state {
+        StateAnswer::Known(state) => {
+            let is_committed = view.log_end.is_some_and(|log_end| log_end <= view.end);
+            let is_kept = durability.covers(state.last_timestamp);
+            state.epoch == producer.epoch && is_committed && is_kept
+        }
+        StateAnswer::Absent | StateAnswer::Unsupported => false,
+    }
 }
 
 /// By the end of the target's log, or its tail.
@@ -158,25 +187,40 @@ fn by_tail(
     {
         return Delivered::NewerLine(newer);
     }
-    let place_sequence = place.count.sequence();
-    let is_whole = view.start <= place.target_end;
-    let Some((first, next)) = scan.first().zip(scan.next()) else {
-        let lost = place.target_end.0.saturating_sub(scan.to().0);
-        return match u64::try_from(lost) {
-            Ok(0) | Err(_) if is_whole => Delivered::Ahead(0),
-            Ok(at_most) if at_most > 0 => Delivered::BehindAtMost(at_most.min(place.count.0)),
-            Ok(_) | Err(_) => Delivered::Unknown(unknown),
-        };
-    };
-    let begins_beyond = first.signed_steps_from(place_sequence) > 0;
-    if scan.is_disordered() || (is_whole && begins_beyond) {
+    if scan.is_disordered() {
         return Delivered::Unknown(Reason::TargetDisordered);
+    }
+    let is_whole = view.start <= place.target_end;
+    let is_shortened = scan.to() < place.target_end;
+    let (Some(begin), Some(first), Some(next)) = (scan.begin(), scan.first(), scan.next()) else {
+        if is_shortened {
+            return lost_at_most(place, scan.to());
+        }
+        if is_whole {
+            return Delivered::Ahead(0);
+        }
+        return Delivered::Unknown(unknown);
+    };
+    let place_sequence = place.count.sequence();
+    let from_place = first.signed_steps_from(place_sequence);
+    if is_shortened && from_place >= 0 {
+        return lost_at_most(place, begin);
+    }
+    if is_whole && from_place > 0 {
+        return Delivered::Unknown(Reason::ProducerStateLost);
     }
     let steps = next.signed_steps_from(place_sequence);
     if steps < 0 {
         return lost(place, steps.unsigned_abs());
     }
     Delivered::Ahead(steps.unsigned_abs())
+}
+
+/// Every record that is lost had a target offset in `[from, place.target_end)`.
+fn lost_at_most(place: Place, from: Offset) -> Delivered {
+    let offsets = place.target_end.0.saturating_sub(from.0);
+    let at_most = u64::try_from(offsets).unwrap_or(0);
+    Delivered::BehindAtMost(at_most.min(place.count.0))
 }
 
 fn lost(place: Place, records: u64) -> Delivered {

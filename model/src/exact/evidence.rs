@@ -33,15 +33,18 @@ pub enum StateAnswer {
     Unsupported,
 }
 
-/// The target partition as seen by an owner. Ask in this order: the state, then the end, then
-/// the tail.
+/// The target partition as seen by an owner. Ask in this order: the state, the log end, the high
+/// watermark, the tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TargetView {
     /// Our state.
     pub state: StateAnswer,
     /// Log start offset.
     pub start: Offset,
-    /// High watermark: the offset after the last committed record.
+    /// Log end of the leader, which tells whether what the state speaks of is committed
+    /// (`OffsetForLeaderEpoch` for the leader's own epoch); None when it was not asked.
+    pub log_end: Option<Offset>,
+    /// High watermark: the offset after the last committed record (`ListOffsets`, latest).
     pub end: Offset,
     /// What the log holds of us; None when it was not read.
     pub tail: Option<Tail>,
@@ -82,6 +85,7 @@ pub struct TailScan {
 /// Sequences that follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
+    begin: Offset,
     first: Sequence,
     next: Sequence,
 }
@@ -123,7 +127,10 @@ impl TailScan {
         }
         let next = first.plus(records);
         match &mut self.run {
-            None => self.run = Some(Run { first, next }),
+            None => {
+                let begin = Offset(to.0.saturating_sub_unsigned(records));
+                self.run = Some(Run { begin, first, next });
+            }
             Some(run) => {
                 self.is_disordered |= run.next != first;
                 run.next = next;
@@ -152,6 +159,12 @@ impl TailScan {
     #[must_use]
     pub fn first(&self) -> Option<Sequence> {
         self.run.map(|run| run.first)
+    }
+
+    /// Target offset of the producer's first record that was seen.
+    #[must_use]
+    pub fn begin(&self) -> Option<Offset> {
+        self.run.map(|run| run.begin)
     }
 
     /// The sequence that follows the producer's last record that was seen.
@@ -201,6 +214,7 @@ mod tests {
         scan.batch(Some(producer(7, 2)), sequence(15), 5, Offset(125));
         assert_eq!((scan.first(), scan.next()), (sequence(10), sequence(20)));
         assert_eq!((scan.from(), scan.to()), (Offset(100), Offset(125)));
+        assert_eq!(scan.begin(), Some(Offset(110)));
         assert!(!scan.is_disordered());
     }
 

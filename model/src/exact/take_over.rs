@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    delivered::{Delivered, Place, delivered},
+    delivered::{Delivered, Durability, Place, delivered, is_guarded},
     evidence::{StateAnswer, Tail, TargetView},
     line::{Line, NextProducer, Producer, ProducerEpoch, ProducerId},
     mode::{DeliveryMode, Reason},
@@ -67,7 +67,7 @@ pub struct Resume {
     pub place: Place,
     /// Copyable records to pass over from there.
     pub skip_records: u64,
-    /// The broker has no state: it would take any batch, so the first goes alone.
+    /// The broker may have no state and then takes any batch, so the first goes alone.
     pub first_alone: bool,
     /// What can be promised.
     pub mode: DeliveryMode,
@@ -130,6 +130,8 @@ pub enum TakeOver {
         /// First target offset to read.
         from: Offset,
     },
+    /// What the target has is not committed yet: ask it again.
+    AskAgain,
     /// Stop and report.
     Denied(Denied),
 }
@@ -185,8 +187,10 @@ pub fn take_over(input: &TakeOverInput<'_>) -> TakeOver {
         input.now,
         input.state_lifetime,
     );
-    if let Delivered::NeedsTail { from } = found {
-        return TakeOver::ReadTail { from };
+    match found {
+        Delivered::NeedsTail { from } => return TakeOver::ReadTail { from },
+        Delivered::NotYet => return TakeOver::AskAgain,
+        _ => {}
     }
     if input.source_start > known.place.offset {
         return restart(input, &known, found, Reason::SourceDeleted);
@@ -204,13 +208,11 @@ pub fn take_over(input: &TakeOverInput<'_>) -> TakeOver {
     match found {
         Delivered::Ahead(skip_records) => ahead(input, &known, skip_records, mode),
         Delivered::Behind(records) => behind(input, &known, records, mode, found),
-        Delivered::BehindAtMost(records) => {
-            let mode = DeliveryMode::AtLeastOnce(Reason::ProducerStateExpired);
-            behind(input, &known, records, mode, found)
-        }
+        Delivered::BehindAtMost(_) => restart(input, &known, found, Reason::ProducerStateLost),
         Delivered::NewerLine(_) => restart(input, &known, found, Reason::StoreRestored),
         Delivered::Unknown(reason) => restart(input, &known, found, reason),
         Delivered::NeedsTail { from } => TakeOver::ReadTail { from },
+        Delivered::NotYet => TakeOver::AskAgain,
     }
 }
 
@@ -339,11 +341,15 @@ fn resume(
     skip_records: u64,
     mode: DeliveryMode,
 ) -> Resume {
+    let durability = Durability {
+        now: input.now,
+        lifetime: input.state_lifetime,
+    };
     Resume {
         producer: known.producer,
         place: known.place,
         skip_records,
-        first_alone: !matches!(input.target.state, StateAnswer::Known(_)),
+        first_alone: !is_guarded(known.producer, &input.target, durability),
         mode,
     }
 }
@@ -356,6 +362,7 @@ fn restart(input: &TakeOverInput<'_>, known: &Known, found: Delivered, reason: R
         Delivered::BehindAtMost(_)
         | Delivered::NewerLine(_)
         | Delivered::NeedsTail { .. }
+        | Delivered::NotYet
         | Delivered::Unknown(_) => None,
     };
     let lost = match found {

@@ -118,7 +118,7 @@ impl Sender {
     pub(super) fn first_unacked(&self) -> ReadFrom {
         let front = self.window.front();
         let first = self.window.entries().next();
-        let count = first.map_or(self.window.cursor().1, |entry| entry.first);
+        let count = first.map_or(self.window.cursor().next, |entry| entry.first);
         ReadFrom {
             offset: front.offset,
             skip_records: count.since(front.count).unwrap_or(0),

@@ -165,8 +165,8 @@ pub enum Action {
     },
     /// Ask the target for our state, then for its end: [`Sender::target_seen`].
     AskTarget,
-    /// Read the target's batch headers from here to the high watermark: [`Sender::target_seen`]
-    /// with the tail.
+    /// Ask the target again as by [`Action::AskTarget`], then read its batch headers from here to the high
+    /// watermark: [`Sender::target_seen`] with the tail.
     ReadTail {
         /// First target offset to read.
         from: Offset,
@@ -220,7 +220,7 @@ pub struct Start {
     pub place: Place,
     /// Copyable records that are passed over there.
     pub skip_records: u64,
-    /// The target has no state: the first batch goes alone.
+    /// The target may have no state: the first batch goes alone.
     pub first_alone: bool,
     /// What was promised at take-over.
     pub mode: DeliveryMode,
@@ -253,7 +253,7 @@ pub struct Sender {
     window: Window,
     /// What the caller is to be told once, before anything else.
     notice: Option<Action>,
-    /// The target has no state of ours: one batch at a time until one is acknowledged.
+    /// The target may have no state of ours: one batch at a time until one is acknowledged.
     is_alone: bool,
     /// The target must be asked before the next send.
     is_doubtful: bool,
@@ -276,7 +276,8 @@ impl From<Resume> for Start {
 }
 
 impl Sender {
-    /// A sender that begins as decided by [`take_over`](super::take_over()).
+    /// A sender that begins as decided by [`take_over`](super::take_over()). `now`: when the target was
+    /// asked, not when it has answered.
     #[must_use]
     pub fn new(settings: Settings, start: Start, now: Now) -> Self {
         Self {
@@ -326,6 +327,7 @@ impl Sender {
     /// by a timer.
     pub fn poll(&mut self, now: Now) -> Option<Action> {
         self.note_silence(now);
+        self.window.grow_old(self.durability(now));
         if let Flow::Ended(action) = self.flow {
             return Some(action);
         }
@@ -336,12 +338,8 @@ impl Sender {
             self.settle();
         }
         match self.flow {
-            Flow::Flowing => self.next_send().or_else(|| self.confirm()),
-            Flow::Ask => {
-                self.flow = Flow::Asking;
-                self.counts.questions += 1;
-                Some(Action::AskTarget)
-            }
+            Flow::Flowing => self.next_send(now).or_else(|| self.confirm(now)),
+            Flow::Ask => Some(self.ask(now)),
             Flow::WantTail(from) => {
                 self.flow = Flow::ReadingTail;
                 Some(Action::ReadTail { from })
@@ -369,7 +367,7 @@ impl Sender {
     /// Where the next batch must begin.
     #[must_use]
     pub fn position(&self) -> Offset {
-        self.window.cursor().0
+        self.window.cursor().offset
     }
 
     /// What is promised now.
@@ -406,7 +404,16 @@ impl Sender {
         self.polled = now.mono;
     }
 
-    fn next_send(&mut self) -> Option<Action> {
+    /// From here on, only a silence makes the answer doubtful.
+    fn ask(&mut self, now: Now) -> Action {
+        self.flow = Flow::Asking;
+        self.is_doubtful = false;
+        self.heard = now.mono;
+        self.counts.questions += 1;
+        Action::AskTarget
+    }
+
+    fn next_send(&mut self, now: Now) -> Option<Action> {
         let limit = if self.is_alone {
             1
         } else {
@@ -418,9 +425,7 @@ impl Sender {
             if self.window.is_any_in_flight() {
                 return None;
             }
-            self.flow = Flow::Asking;
-            self.counts.questions += 1;
-            return Some(Action::AskTarget);
+            return Some(self.ask(now));
         }
         let (id, attempt) = self.window.send(index);
         Some(Action::Send { id, attempt })
@@ -428,9 +433,12 @@ impl Sender {
 
     /// Batches that the target had already stay unacknowledged until something follows them. Where
     /// nothing does, the target's log says whether they are committed.
-    fn confirm(&mut self) -> Option<Action> {
+    fn confirm(&mut self, now: Now) -> Option<Action> {
         if self.is_confirming || !self.window.is_all_there() {
             return None;
+        }
+        if self.is_doubtful {
+            return Some(self.ask(now));
         }
         self.is_confirming = true;
         self.flow = Flow::ReadingTail;

@@ -2,8 +2,8 @@
 
 use super::{Action, Flow, Now, Offset, ReadFrom, Reason, Sender, Stop};
 use crate::exact::{
-    delivered::{Delivered, delivered},
-    evidence::{StateAnswer, Tail, TargetView},
+    delivered::{Delivered, delivered, is_guarded},
+    evidence::{StateAnswer, Tail, TailScan, TargetView},
     sequence::Count,
 };
 
@@ -13,34 +13,32 @@ impl Sender {
         if !matches!(self.flow, Flow::Asking | Flow::ReadingTail) {
             return;
         }
+        self.note_silence(now);
+        if self.is_doubtful {
+            // The process was frozen while it waited: the answer may be old.
+            self.flow = Flow::Ask;
+            return;
+        }
         let is_confirmation = self.is_confirming && self.flow == Flow::ReadingTail;
         self.heard = now.mono;
-        self.is_doubtful = false;
         self.flow = Flow::Flowing;
         if matches!(view.state, StateAnswer::Unsupported) && view.tail == Some(Tail::Unreadable) {
             self.mode = super::DeliveryMode::AtLeastOnce(Reason::TargetTooOld);
+        }
+        if is_confirmation && let Some(Tail::Read(scan)) = view.tail {
+            self.confirmed(&scan);
         }
         let front = self.window.front();
         let lifetime = self.settings.state_lifetime;
         match delivered(self.producer, front, view, now.wall, lifetime) {
             Delivered::Ahead(records) => {
                 let count = front.count.plus(records);
-                if is_confirmation && let Some(Tail::Read(scan)) = view.tail {
-                    self.window.confirm(count, scan.to());
-                }
-                self.ahead(count, view);
+                self.is_alone = !is_guarded(self.producer, view, self.durability(now));
+                self.ahead(count);
             }
             Delivered::Behind(records) => self.behind(front.count, records),
-            Delivered::BehindAtMost(records) => {
-                let mode = super::DeliveryMode::AtLeastOnce(Reason::ProducerStateExpired);
-                self.mode = self.mode.and(mode);
-                *self
-                    .counts
-                    .restarts
-                    .entry(Reason::ProducerStateExpired)
-                    .or_default() += 1;
-                self.behind(front.count, records);
-            }
+            Delivered::NotYet => self.flow = Flow::Ask,
+            Delivered::BehindAtMost(_) => self.end(Action::Stop(Stop::TakeOver)),
             Delivered::NewerLine(_) => self.end(Action::Stop(Stop::NewerLine)),
             Delivered::NeedsTail { from } => self.flow = Flow::WantTail(from),
             Delivered::Unknown(why) => {
@@ -53,8 +51,23 @@ impl Sender {
         }
     }
 
-    fn ahead(&mut self, delivered: Count, view: &TargetView) {
-        self.is_alone = !matches!(view.state, StateAnswer::Known(_));
+    /// What the tail holds is committed.
+    fn confirmed(&mut self, scan: &TailScan) {
+        let front = self.window.front();
+        let Some((first, next)) = scan.first().zip(scan.next()) else {
+            return;
+        };
+        let follows = first.signed_steps_from(front.count.sequence()) <= 0;
+        let steps = next.signed_steps_from(front.count.sequence());
+        if scan.is_disordered() || !follows || scan.from() > front.target_end {
+            return;
+        }
+        if let Ok(records) = u64::try_from(steps) {
+            self.window.confirm(front.count.plus(records), scan.to());
+        }
+    }
+
+    fn ahead(&mut self, delivered: Count) {
         let (skipped, reread) = self.window.reconcile(delivered);
         self.counts.skipped_records += skipped;
         let Some((from, skip_records)) = reread else {

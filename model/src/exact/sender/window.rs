@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Assigned, Batch, BatchId, Count, Offset, Place, PushError};
+use super::{Assigned, Batch, BatchId, Count, Durability, Offset, Place, PushError};
 
 /// What is known of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,9 @@ pub(super) enum EntryState {
 pub(super) struct Entry {
     pub id: BatchId,
     pub batch: Batch,
+    /// Copyable records of the line below its first offset. It lies before `first` where records were
+    /// passed over.
+    pub at: Count,
     /// Place of its first record.
     pub first: Count,
     pub state: EntryState,
@@ -40,6 +43,16 @@ impl Entry {
     }
 }
 
+/// Where the next batch begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cursor {
+    pub offset: Offset,
+    /// Copyable records of the line below `offset`.
+    pub at: Count,
+    /// Place of the first record that is sent from there.
+    pub next: Count,
+}
+
 /// # Invariants
 /// - The source ranges of the batches follow each other from the front's offset to the cursor.
 /// - Their counts follow each other up to the cursor; the first begins at the front's count or, after
@@ -48,8 +61,7 @@ impl Entry {
 pub(super) struct Window {
     front: Place,
     entries: VecDeque<Entry>,
-    /// Where the next batch begins, in the source and in the line.
-    cursor: (Offset, Count),
+    cursor: Cursor,
     /// Places behind the front, oldest first.
     history: VecDeque<Place>,
     history_max: usize,
@@ -63,7 +75,11 @@ impl Window {
         Self {
             front: place,
             entries: VecDeque::new(),
-            cursor: (place.offset, place.count.plus(skip_records)),
+            cursor: Cursor {
+                offset: place.offset,
+                at: place.count,
+                next: place.count.plus(skip_records),
+            },
             history: VecDeque::new(),
             history_max,
             next_id: 0,
@@ -79,7 +95,7 @@ impl Window {
         self.front
     }
 
-    pub(super) fn cursor(&self) -> (Offset, Count) {
+    pub(super) fn cursor(&self) -> Cursor {
         self.cursor
     }
 
@@ -91,9 +107,9 @@ impl Window {
         self.entries.iter()
     }
 
-    /// Whether the last batch held, or else the last one acknowledged, is old.
+    /// Whether a batch that is held is old, or the last one acknowledged was.
     pub(super) fn is_old(&self) -> bool {
-        self.entries.back().map_or(self.is_old, |last| last.is_old)
+        self.is_old || self.entries.iter().any(|entry| entry.is_old)
     }
 
     pub(super) fn push(&mut self, batch: Batch, is_old: bool) -> Result<Assigned, PushError> {
@@ -104,40 +120,50 @@ impl Window {
                 to: batch.to,
             });
         }
-        let (expected, first) = self.cursor;
-        if batch.from != expected {
+        let Cursor { offset, at, next } = self.cursor;
+        if batch.from != offset {
             return Err(PushError::NotNext {
                 from: batch.from,
-                expected,
+                expected: offset,
             });
         }
         let entry = Entry {
             id: BatchId(self.next_id),
             batch,
-            first,
+            at,
+            first: next,
             state: EntryState::Ready,
             attempt: 0,
             is_old,
         };
         self.next_id += 1;
-        self.cursor = (batch.to, entry.end());
+        self.cursor = Cursor {
+            offset: batch.to,
+            at: entry.end(),
+            next: entry.end(),
+        };
         self.entries.push_back(entry);
         Ok(Assigned {
             id: entry.id,
-            sequence: first.sequence(),
+            sequence: next.sequence(),
         })
     }
 
+    /// Batches may grow old while they wait.
+    pub(super) fn grow_old(&mut self, durability: Durability) {
+        for entry in &mut self.entries {
+            entry.is_old |= !durability.covers(entry.batch.timestamp_max);
+        }
+    }
+
     pub(super) fn passed(&mut self, to: Offset) {
-        if to <= self.cursor.0 {
+        if to <= self.cursor.offset || self.cursor.at != self.cursor.next {
             return;
         }
-        self.cursor.0 = to;
+        self.cursor.offset = to;
         match self.entries.back_mut() {
             Some(last) => last.batch.to = to,
-            // Records that were skipped are not committed yet: the place stays before them.
-            None if self.front.count == self.cursor.1 => self.front.offset = to,
-            None => {}
+            None => self.front.offset = to,
         }
     }
 
@@ -234,6 +260,18 @@ impl Window {
     /// The target has the records below `delivered`. Gives how many of them are newly known to be
     /// there, and from where to read on if the window does not end or begin with them.
     pub(super) fn reconcile(&mut self, delivered: Count) -> (u64, Option<(Offset, u64)>) {
+        let first = self.entries.front().map(|entry| entry.first);
+        if delivered < first.unwrap_or(self.cursor.next) {
+            // Records that were passed over are gone again.
+            self.entries.clear();
+            self.cursor = Cursor {
+                offset: self.front.offset,
+                at: self.front.count,
+                next: delivered,
+            };
+            let skip_records = delivered.since(self.front.count).unwrap_or(0);
+            return (0, Some((self.front.offset, skip_records)));
+        }
         let mut skipped = 0;
         let mut cut = None;
         for (index, entry) in self.entries.iter_mut().enumerate() {
@@ -247,25 +285,28 @@ impl Window {
             }
             if let Some(inside) = delivered.since(entry.first).filter(|inside| *inside > 0) {
                 skipped += inside;
-                cut = Some((index, entry.batch.from, inside));
+                cut = Some(index);
                 break;
             }
             if !is_acked {
                 entry.state = EntryState::Ready;
             }
         }
-        if let Some((index, from, inside)) = cut {
+        if let Some(index) = cut {
+            let entry = self.entries[index];
             self.entries.truncate(index);
-            self.cursor = (from, delivered);
-            return (skipped, Some((from, inside)));
+            self.cursor.offset = entry.batch.from;
+            self.cursor.at = entry.at;
+        } else {
+            let beyond = delivered.since(self.cursor.next).unwrap_or(0);
+            if beyond == 0 {
+                return (skipped, None);
+            }
+            skipped += beyond;
         }
-        let (from, end) = self.cursor;
-        let beyond = delivered.since(end).unwrap_or(0);
-        if beyond > 0 {
-            self.cursor.1 = delivered;
-            return (skipped + beyond, Some((from, beyond)));
-        }
-        (skipped, None)
+        self.cursor.next = delivered;
+        let skip_records = delivered.since(self.cursor.at).unwrap_or(0);
+        (skipped, Some((self.cursor.offset, skip_records)))
     }
 
     /// Moves the front over acknowledged batches, and over batches that were there before them.
@@ -299,10 +340,13 @@ impl Window {
                 return;
             }
             self.remember();
+            // Where the log holds more of the line than this, its end lies too far back.
+            let is_last = first.end() == delivered;
+            let target_end = if is_last { end } else { self.front.target_end };
             self.front = Place {
                 offset: first.batch.to,
                 count: first.end(),
-                target_end: end,
+                target_end,
             };
             self.is_old = first.is_old;
             self.entries.pop_front();
@@ -315,7 +359,11 @@ impl Window {
             self.front = self.history.pop_back()?;
         }
         self.entries.clear();
-        self.cursor = (self.front.offset, count);
+        self.cursor = Cursor {
+            offset: self.front.offset,
+            at: self.front.count,
+            next: count,
+        };
         Some(self.front)
     }
 
