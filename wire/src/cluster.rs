@@ -167,13 +167,14 @@ impl ClusterClient {
         loop {
             let mut last = None;
             for (place, address) in self.candidates() {
+                let attempt = self.attempt(deadline);
                 let connection = self
                     .inner
                     .pool
-                    .get(place, Purpose::Control, &address, deadline)
+                    .get(place, Purpose::Control, &address, attempt)
                     .await;
                 let outcome = match connection {
-                    Ok(connection) => connection.send(call.clone(), deadline).await,
+                    Ok(connection) => connection.send(call.clone(), attempt).await,
                     Err(fault) => Err(fault),
                 };
                 match outcome {
@@ -193,6 +194,11 @@ impl ClusterClient {
                 })
                 .await?;
         }
+    }
+
+    /// The deadline of one of several attempts.
+    fn attempt(&self, deadline: Instant) -> Instant {
+        deadline.min(Instant::now() + self.inner.settings.attempt_timeout)
     }
 
     /// Whom to ask, best first: open connections, then brokers, then bootstrap servers, those

@@ -10,6 +10,9 @@ mod reader;
 mod waiting;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     fmt,
     sync::{

@@ -20,8 +20,10 @@ mod frame;
 mod open;
 pub mod parts;
 pub mod produce;
+mod sasl;
 mod schema;
 pub mod settings;
+mod tls;
 pub mod topic;
 pub mod versions;
 

@@ -11,10 +11,11 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    connection::Connection,
+    connection::{Connection, Stream},
     error::Error,
+    sasl,
     settings::{Settings, SharedSecrets},
-    versions,
+    tls, versions,
 };
 
 /// What every connection of a cluster needs.
@@ -55,19 +56,35 @@ async fn handshake(
     let settings = &profile.settings;
     let stream = connect(broker, settings.limits.connect_timeout).await?;
     configure(&stream, settings.limits.keepalive);
-    let start = |stream| {
-        Connection::start(
-            stream,
-            Arc::clone(broker),
-            &settings.client_id,
-            settings.limits,
-            &profile.tracker,
-        )
+    let start = Start { profile, broker };
+    let connection = match &settings.security.tls {
+        Some(tls) => start.on(tls::wrap(stream, tls, broker).await?),
+        None => start.on(stream),
     };
-    let connection = start(stream);
     let versions = versions::negotiate(&connection, deadline).await?;
     connection.set_versions(versions);
+    if let Some(sasl) = &settings.security.sasl {
+        sasl::authenticate(&connection, sasl, profile, deadline).await?;
+    }
     Ok(connection)
+}
+
+/// What a connection is started with, whatever its stream.
+struct Start<'a> {
+    profile: &'a Profile,
+    broker: &'a Arc<str>,
+}
+
+impl Start<'_> {
+    fn on(&self, stream: impl Stream) -> Connection {
+        Connection::start(
+            stream,
+            Arc::clone(self.broker),
+            &self.profile.settings.client_id,
+            self.profile.settings.limits,
+            &self.profile.tracker,
+        )
+    }
 }
 
 /// Tries the addresses of a name one after the other.

@@ -138,12 +138,13 @@ impl ClusterClient {
         deadline: Instant,
     ) -> Result<Vec<(TopicPartition, Code)>, Error> {
         let coordinator = self.coordinator(group, deadline).await?;
+        let attempt = self.attempt(deadline);
         let connection = self
-            .connection(coordinator, Purpose::Control, deadline)
+            .connection(coordinator, Purpose::Control, attempt)
             .await?;
         let version = connection.version::<OffsetCommitRequest>()?;
         let request = commit_request(group, commits, version);
-        let answer = connection.send(request, deadline).await?;
+        let answer = connection.send(request, attempt).await?;
         Ok(read_commit(answer))
     }
 
@@ -154,12 +155,13 @@ impl ClusterClient {
         deadline: Instant,
     ) -> Result<BTreeMap<TopicPartition, Committed>, Error> {
         let coordinator = self.coordinator(group, deadline).await?;
+        let attempt = self.attempt(deadline);
         let connection = self
-            .connection(coordinator, Purpose::Control, deadline)
+            .connection(coordinator, Purpose::Control, attempt)
             .await?;
         let version = connection.version::<OffsetFetchRequest>()?;
         let request = fetch_request(group, partitions, version);
-        let answer = connection.send(request, deadline).await?;
+        let answer = connection.send(request, attempt).await?;
         let told = read_fetch(answer).map_err(|code| Error::Refused {
             what: format!("committed offsets of group {group}"),
             code,
@@ -195,25 +197,8 @@ impl ClusterClient {
         if let Some(known) = self.coordinators().get(group) {
             return Ok(*known);
         }
-        let request = |key: &str, version_many: bool| {
-            let key = StrBytes::from_string(key.to_owned());
-            let request = FindCoordinatorRequest::default().with_key_type(0);
-            if version_many {
-                request.with_coordinator_keys(vec![key])
-            } else {
-                request.with_key(key)
-            }
-        };
-        let answer = self
-            .call_any(
-                FindCoordinator {
-                    many: request(group, true),
-                    one: request(group, false),
-                },
-                deadline,
-            )
-            .await?;
-        let (code, node) = read_coordinator(&answer).ok_or_else(|| silence(group))?;
+        let answer = self.call_any(find_coordinator(group), deadline).await?;
+        let (code, node) = read_coordinator(&answer);
         Error::check(code.0, || format!("coordinator of group {group}"))?;
         let node = node.ok_or_else(|| silence(group))?;
         let id = node.id;
@@ -231,7 +216,7 @@ impl ClusterClient {
     }
 
     fn forget_coordinator(&self, group: &str, fault: &Error) {
-        if fault.class() == Class::Refresh || matches!(fault, Error::Timeout { .. }) {
+        if fault.class() == Class::Refresh {
             self.coordinators().remove(group);
         }
     }
@@ -280,10 +265,20 @@ impl Call for FindCoordinator {
     }
 }
 
-fn read_coordinator(answer: &FindCoordinatorResponse) -> Option<(Code, Option<Node>)> {
+fn find_coordinator(group: &str) -> FindCoordinator {
+    let key = StrBytes::from_string(group.to_owned());
+    // Type 0: groups.
+    let request = FindCoordinatorRequest::default().with_key_type(0);
+    FindCoordinator {
+        many: request.clone().with_coordinator_keys(vec![key.clone()]),
+        one: request.with_key(key),
+    }
+}
+
+fn read_coordinator(answer: &FindCoordinatorResponse) -> (Code, Option<Node>) {
     let Some(coordinator) = answer.coordinators.first() else {
         let node = Node::from_wire(answer.node_id, &answer.host, answer.port, None);
-        return Some((Code(answer.error_code), node));
+        return (Code(answer.error_code), node);
     };
     let node = Node::from_wire(
         coordinator.node_id,
@@ -291,7 +286,7 @@ fn read_coordinator(answer: &FindCoordinatorResponse) -> Option<(Code, Option<No
         coordinator.port,
         None,
     );
-    Some((Code(coordinator.error_code), node))
+    (Code(coordinator.error_code), node)
 }
 
 fn commit_request(
@@ -433,3 +428,6 @@ fn read_fetch(answer: OffsetFetchResponse) -> Result<Told, Code> {
     }
     Ok(told)
 }
+
+#[cfg(test)]
+mod tests;

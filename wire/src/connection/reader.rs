@@ -14,6 +14,7 @@ use super::{Shared, waiting::Waiter};
 use crate::{
     error::Error,
     frame::{FrameReader, ReadError},
+    tls,
 };
 
 /// What the reader waits for beside answers.
@@ -88,6 +89,11 @@ fn read_fault(shared: &Shared, fault: &ReadError) -> Error {
             broker,
             bytes: *announced,
             limit: shared.limits.frame_bytes_max as u64,
+        },
+        // With TLS 1.3 a broker refuses our certificate only now.
+        ReadError::Io(cause) if tls::is_tls(cause) => Error::Tls {
+            broker,
+            cause: cause.to_string(),
         },
         ReadError::Closed | ReadError::Io(_) => Error::Disconnected {
             broker,
