@@ -4,6 +4,7 @@
 //! - [`config`]: what an operator may set.
 //! - [`membership`]: this worker among the others.
 //! - [`assignment`]: what shall run here.
+//! - [`batches`]: the engine that passes batches on unopened.
 //! - [`records`]: the engine that copies record by record.
 //! - [`sink`]: where records go.
 //! - [`checkpoint`]: where checkpoints are kept between owners.
@@ -20,6 +21,7 @@
 //! - [`clock`]: wall-clock time.
 
 pub mod assignment;
+pub mod batches;
 mod board;
 pub mod budget;
 pub mod checkpoint;

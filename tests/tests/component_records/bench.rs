@@ -11,18 +11,15 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use kreplicator_kafka::secrets::ProcessSecrets;
 use kreplicator_model::{
-    ids::{ClusterId, LinkId, OwnerEpoch, Partition, TaskId, TopicName, WorkerId},
+    ids::{ClusterId, LinkId, OwnerEpoch, Partition, TaskId, TopicName},
     spec::{CheckpointSide, Cluster, GapPolicy, Link, Naming, Security, StartPolicy, TargetTopics},
     target_limits::TargetLimits,
 };
 use kreplicator_tests::{kafka::KafkaCluster, wait};
 use kreplicator_worker::{
-    budget::Budget,
     engine::{LinkContext, RunningTask, State, Status, TaskSpec},
     fence::OwnershipFence,
-    records::{RecordsConfig, RecordsEngine},
 };
 use rdkafka::{
     ClientConfig, TopicPartitionList,
@@ -31,7 +28,6 @@ use rdkafka::{
     message::{DeliveryResult, Header, Headers as _, Message as _, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext},
 };
-use tokio_util::sync::CancellationToken;
 
 /// Longest wait for anything that should happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,7 +36,7 @@ pub(crate) const GROUP: &str = "kreplicator.a-b";
 
 /// A fence that is open.
 #[derive(Debug)]
-struct Open;
+pub(crate) struct Open;
 
 impl OwnershipFence for Open {
     fn is_open(&self) -> bool {
@@ -48,26 +44,25 @@ impl OwnershipFence for Open {
     }
 }
 
-/// Settings with short waits.
-pub(crate) fn quick_config() -> RecordsConfig {
-    let mut config = RecordsConfig::new(WorkerId::new("worker-1").expect("legal"));
-    config.checkpoint_interval = Duration::from_millis(200);
-    config.inspection_interval = Duration::from_millis(500);
-    config.statistics_interval = Duration::from_secs(1);
-    config.retry_min = Duration::from_millis(200);
-    config.retry_max = Duration::from_secs(1);
-    config
+/// Times of an engine under test.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) checkpoint_interval: Duration,
+    pub(crate) recommit_interval: Duration,
+    pub(crate) inspection_interval: Duration,
+    pub(crate) retry_min: Duration,
+    pub(crate) retry_max: Duration,
 }
 
-/// An engine with a budget of 64 MiB.
-pub(crate) fn engine(config: RecordsConfig) -> Arc<RecordsEngine> {
-    RecordsEngine::new(
-        config,
-        Arc::new(ProcessSecrets),
-        Arc::new(Open),
-        Budget::new(64 << 20),
-        CancellationToken::new(),
-    )
+/// Short waits.
+pub(crate) fn quick() -> Times {
+    Times {
+        checkpoint_interval: Duration::from_millis(200),
+        recommit_interval: Duration::from_secs(600),
+        inspection_interval: Duration::from_millis(500),
+        retry_min: Duration::from_millis(200),
+        retry_max: Duration::from_secs(1),
+    }
 }
 
 /// A link from the cluster to itself, past its client listener.

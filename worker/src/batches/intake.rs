@@ -195,38 +195,39 @@ impl Intake {
         } else {
             None
         };
-        let (batch, path) = match why {
-            None => (batch, Path::Passed),
+        match why {
+            None => self.push(batch, Path::Passed, &[], next, taken)?,
             Some(why) => {
                 batch.verify().map_err(|error| self.damaged(&error))?;
-                match self.rest_of(&batch)? {
-                    Some(rest) => (rest, Path::Rewritten(why)),
-                    None => {
-                        self.passed(next, header.leader_epoch);
-                        return Ok(());
-                    }
+                let (rest, offsets) = self.rest_of(&batch)?;
+                if let Some(rest) = rest {
+                    self.push(rest, Path::Rewritten(why), &offsets, next, taken)?;
                 }
             }
-        };
-        self.push(batch, path, next, taken)?;
+        }
         self.passed(next, header.leader_epoch);
         Ok(())
     }
 
-    /// The records of a batch that were not delivered before; None: all were.
-    fn rest_of(&mut self, batch: &Batch) -> Result<Option<Batch>, Fault> {
+    /// The records of a batch that were not delivered before, and their source offsets; None: all
+    /// were.
+    fn rest_of(&mut self, batch: &Batch) -> Result<(Option<Batch>, Vec<i64>), Fault> {
         let (position, mut skip) = (self.position.0, self.skip_records);
+        let mut offsets = Vec::new();
         let rest = rewrite::keep(batch, &options(), |record| {
             if record.offset < position {
                 return false;
             }
             let is_skipped = skip > 0;
             skip = skip.saturating_sub(1);
+            if !is_skipped {
+                offsets.push(record.offset);
+            }
             !is_skipped
         });
         let rest = rest.map_err(|error| self.damaged(&error))?;
         self.skip_records = skip;
-        Ok(rest)
+        Ok((rest, offsets))
     }
 
     fn take_message(&mut self, message: &Message, taken: &mut Taken) -> Result<(), Fault> {
@@ -241,9 +242,10 @@ impl Intake {
             self.passed(next, -1);
             return Ok(());
         };
-        let batch = self.rest_of_message(message, batch)?;
+        let (batch, offsets) = self.rest_of_message(message, batch)?;
         if let Some(batch) = batch {
-            self.push(batch, Path::Rewritten(Why::OldFormat), next, taken)?;
+            let path = Path::Rewritten(Why::OldFormat);
+            self.push(batch, path, &offsets, next, taken)?;
         }
         self.passed(next, -1);
         Ok(())
@@ -254,26 +256,27 @@ impl Intake {
         &mut self,
         message: &Message,
         batch: Batch,
-    ) -> Result<Option<Batch>, Fault> {
+    ) -> Result<(Option<Batch>, Vec<i64>), Fault> {
         let unpacked = message
             .open(PLAIN_BYTES_MAX)
             .map_err(|error| self.damaged(&error))?;
-        let below = unpacked.records(Times::Shown).filter_map(Result::ok);
-        let below = below
-            .take_while(|record| record.offset < self.position.0)
-            .count();
-        let count = batch.shape().record_count.unsigned_abs();
-        let left = u64::from(count).saturating_sub(below as u64);
-        if below == 0 && self.skip_records == 0 {
-            return Ok(Some(batch));
+        let mut offsets = Vec::new();
+        for record in unpacked.records(Times::Shown) {
+            offsets.push(record.map_err(|error| self.damaged(&error))?.offset);
         }
-        if self.pass_over(left) {
-            return Ok(None);
+        let below = offsets.partition_point(|offset| *offset < self.position.0);
+        let skipped = u64::try_from(offsets.len() - below)
+            .unwrap_or(u64::MAX)
+            .min(self.skip_records);
+        self.skip_records -= skipped;
+        let gone = below + usize::try_from(skipped).unwrap_or(usize::MAX);
+        if gone == 0 {
+            return Ok((Some(batch), offsets));
         }
-        let skip = below + usize::try_from(self.skip_records).unwrap_or(usize::MAX);
-        self.skip_records = 0;
-        rewrite::skip_first(&batch, rewrite::Skip::Records(skip), &options())
-            .map_err(|error| self.damaged(&error))
+        offsets.drain(..gone);
+        let rest = rewrite::skip_first(&batch, rewrite::Skip::Records(gone), &options())
+            .map_err(|error| self.damaged(&error))?;
+        Ok((rest, offsets))
     }
 
     /// Whether all of `records` are at the target already.
@@ -285,10 +288,12 @@ impl Intake {
         true
     }
 
+    /// `offsets`: those of the records at the source, where the batch does not tell them any more.
     fn push(
         &self,
         batch: Batch,
         path: Path,
+        offsets: &[i64],
         next: Offset,
         taken: &mut Taken,
     ) -> Result<(), Fault> {
@@ -300,19 +305,35 @@ impl Intake {
             return Ok(());
         }
         batch.verify().map_err(|error| self.damaged(&error))?;
+        let base = batch.header().base_offset;
         let parts = rewrite::split_to_fit(&batch, limit, &options()).map_err(|error| {
-            match error {
-                rewrite::Error::RecordTooLarge { .. } => Fault::new(Kind::Refused, error.to_string()),
-                other => self.damaged(&other),
-            }
+            let rewrite::Error::RecordTooLarge { offset, batch_bytes, bytes_max } = error else {
+                return self.damaged(&error);
+            };
+            let index = usize::try_from(offset - base).unwrap_or(usize::MAX);
+            let offset = offsets.get(index).copied().unwrap_or(offset);
+            Fault::new(
+                Kind::Refused,
+                format!(
+                    "source offset {offset} makes a batch of {batch_bytes} bytes, the target topic \
+                     takes {bytes_max}; raise its max.message.bytes"
+                ),
+            )
         })?;
-        let last = parts.len().saturating_sub(1);
+        let mut records = 0;
+        let count = parts.len();
         for (index, part) in parts.into_iter().enumerate() {
-            // Only the last accounts for the whole batch: offsets in a batch that was written anew are not
-            // the source's.
-            let to = if index == last { next } else { Offset(part.next_offset) };
-            let why = Path::Rewritten(Why::Oversize);
-            taken.ready.push(ready(part.batch, why, to));
+            records += part.batch.header().record_count.unsigned_abs() as usize;
+            let to = if index + 1 == count {
+                next
+            } else if offsets.is_empty() {
+                Offset(part.next_offset)
+            } else {
+                let last = records.checked_sub(1).and_then(|last| offsets.get(last));
+                last.map_or(next, |last| Offset(last + 1))
+            };
+            let path = Path::Rewritten(Why::Oversize);
+            taken.ready.push(ready(part.batch, path, to));
         }
         Ok(())
     }

@@ -1,0 +1,48 @@
+//! The engine under test.
+
+use std::sync::Arc;
+
+use kreplicator_kafka::secrets::ProcessSecrets;
+use kreplicator_model::ids::WorkerId;
+use kreplicator_worker::{
+    batches::{BatchConfig, BatchEngine, lines::LineBook},
+    budget::Budget,
+    engine::Engine,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    bench::{Open, Times},
+    lines::Memory,
+};
+
+/// An engine with a budget of 64 MiB and lines of its own.
+pub(crate) fn engine(times: Times) -> Arc<dyn Engine> {
+    engine_with("worker-1", times, Arc::new(Memory::default())).0
+}
+
+/// The same as a worker of several that share lines, and what kills it.
+pub(crate) fn engine_with(
+    worker: &str,
+    times: Times,
+    lines: Arc<dyn LineBook>,
+) -> (Arc<dyn Engine>, CancellationToken) {
+    let config = BatchConfig {
+        checkpoint_interval: times.checkpoint_interval,
+        recommit_interval: times.recommit_interval,
+        inspection_interval: times.inspection_interval,
+        retry_min: times.retry_min,
+        retry_max: times.retry_max,
+        ..BatchConfig::new(WorkerId::new(worker).expect("legal"))
+    };
+    let kill = CancellationToken::new();
+    let engine = BatchEngine::new(
+        config,
+        Arc::new(ProcessSecrets),
+        Arc::new(Open),
+        Budget::new(64 << 20),
+        lines,
+        kill.clone(),
+    );
+    (engine, kill)
+}

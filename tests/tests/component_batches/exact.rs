@@ -1,0 +1,105 @@
+//! Every record once, whatever happens to owners.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Result, ensure};
+use kreplicator_model::{ids::OwnerEpoch, target_limits::TargetLimits};
+use kreplicator_tests::{
+    kafka::{KafkaCluster, KafkaOptions},
+    skip::{Tier, skip},
+};
+use kreplicator_worker::{
+    batches::lines::LineBook,
+    engine::{Engine as _, Stopped, TaskSpec},
+};
+use tokio::time::sleep;
+
+use crate::{
+    bench::{Rec, caught_up, context, fill, now_ms, quick, read, spec, topic_pair, values},
+    engine::engine_with,
+    lines::Memory,
+};
+
+fn numbered(from: usize, to: usize) -> Vec<Rec> {
+    let record = |number: usize| Rec {
+        key: Some(format!("key-{}", number % 97).into_bytes()),
+        timestamp: Some(now_ms()),
+        ..Rec::new(format!("value-{number:08} with some words around it to give it a size"))
+    };
+    (from..to).map(record).collect()
+}
+
+fn owned(topic: &str, epoch: u64) -> TaskSpec {
+    TaskSpec {
+        epoch: OwnerEpoch(epoch),
+        limits: TargetLimits {
+            max_message_bytes: Some(1 << 20),
+            ..TargetLimits::default()
+        },
+        ..spec(topic, 0)
+    }
+}
+
+/// Owners are killed at any moment and others take over from what is saved by then; at the end every
+/// record is there once and in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_killed_at_any_moment_leave_every_record_once() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = KafkaCluster::start(KafkaOptions::single("exact")).await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    let lines: Arc<dyn LineBook> = Arc::new(Memory::default());
+    let mut written = 0;
+    for round in 0..12_u64 {
+        let records = numbered(written, written + 5_000);
+        written += records.len();
+        fill(&cluster, "orders", 0, &records)?;
+        let name = format!("worker-{round}");
+        let (engine, kill) = engine_with(&name, quick(), Arc::clone(&lines));
+        let task = engine.start(owned("orders", 7 + round), context(&cluster));
+        // From before the first send to after the last.
+        sleep(Duration::from_millis(40 * round)).await;
+        kill.cancel();
+        drop(task);
+        drop(engine);
+    }
+    let (engine, _kill) = engine_with("worker-last", quick(), lines);
+    let task = engine.start(owned("orders", 100), context(&cluster));
+    caught_up(task.as_ref(), i64::try_from(written)?).await?;
+    let stopped = task.stop(Duration::from_secs(10)).await;
+    ensure!(stopped == Stopped::Clean, "{stopped:?}");
+    let (source, copy) = (
+        values(&read(&cluster, "orders", 0).await?),
+        values(&read(&cluster, "copy.orders", 0).await?),
+    );
+    ensure!(source.len() == written, "{} at the source", source.len());
+    ensure!(copy.len() == written, "{} at the target, of {written}", copy.len());
+    ensure!(source == copy, "not the same order");
+    Ok(())
+}
+
+/// Split brain: two owners of the same task copy at the same time from beginning to end.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_owners_at_once_leave_every_record_once() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = KafkaCluster::start(KafkaOptions::single("split")).await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    let records = numbered(0, 60_000);
+    fill(&cluster, "orders", 0, &records)?;
+    let lines: Arc<dyn LineBook> = Arc::new(Memory::default());
+    let (first, _kill_first) = engine_with("worker-1", quick(), Arc::clone(&lines));
+    let (second, _kill_second) = engine_with("worker-2", quick(), lines);
+    let first_task = first.start(owned("orders", 7), context(&cluster));
+    let second_task = second.start(owned("orders", 7), context(&cluster));
+    caught_up(first_task.as_ref(), 60_000).await?;
+    caught_up(second_task.as_ref(), 60_000).await?;
+    let copy = read(&cluster, "copy.orders", 0).await?;
+    ensure!(copy.len() == 60_000, "{} records", copy.len());
+    ensure!(values(&copy) == values(&records), "not the same order");
+    first_task.stop(Duration::from_secs(10)).await;
+    second_task.stop(Duration::from_secs(10)).await;
+    Ok(())
+}

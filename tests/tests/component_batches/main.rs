@@ -1,0 +1,9 @@
+//! The batch engine on real Kafka: what every engine has to do, and what only this one does.
+
+#[path = "../component_records/bench.rs"]
+mod bench;
+mod engine;
+mod exact;
+mod lines;
+#[path = "../component_records/suite.rs"]
+mod suite;

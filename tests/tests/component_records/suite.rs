@@ -1,0 +1,591 @@
+//! What every engine has to do on real Kafka: fidelity, refusals, transactions, expiry, security.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Result, ensure};
+use kreplicator_kafka::{admin::Admin, error::Error as ClusterError, secrets::ProcessSecrets};
+use kreplicator_model::{
+    spec::{Sasl, SaslMechanism, SecretRef, Security, StartPolicy, Tls},
+    target_limits::TargetLimits,
+};
+use kreplicator_tests::{
+    kafka::{KafkaCluster, KafkaOptions, TlsMode},
+    skip::{Tier, skip},
+    wait,
+};
+use kreplicator_worker::engine::{Engine as _, State, Stopped};
+use rdkafka::{TopicPartitionList, admin::AdminOptions, producer::Producer as _};
+
+use crate::{
+    bench::{
+        GROUP, PATIENCE, Rec, caught_up, context, context_with, faulted, fill, now_ms, producer,
+        quick, read, send, spec, status_where, topic_pair, values, written,
+    },
+    engine::engine,
+};
+
+const STOP: Duration = Duration::from_secs(10);
+
+async fn cluster(name: &str) -> Result<KafkaCluster> {
+    KafkaCluster::start(KafkaOptions::single(name)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c011_c013_c015_c020_records_arrive_unchanged_from_every_codec() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("fidelity").await?;
+    topic_pair(&cluster, "orders", 2, &[("max.message.bytes", "10485760")]).await?;
+    let header = |key: &str, value: Option<&[u8]>| (key.to_owned(), value.map(<[u8]>::to_vec));
+    let base = Rec::new("value");
+    let shapes = vec![
+        Rec {
+            key: None,
+            ..base.clone()
+        },
+        Rec {
+            key: Some(Vec::new()),
+            value: Some(Vec::new()),
+            ..base.clone()
+        },
+        Rec {
+            value: None,
+            ..base.clone()
+        },
+        Rec {
+            key: None,
+            value: None,
+            ..base.clone()
+        },
+        Rec {
+            timestamp: Some(1),
+            ..base.clone()
+        },
+        Rec {
+            headers: vec![
+                header("a", Some(b"1")),
+                header("b", None),
+                header("a", Some(b"3")),
+                header("", Some(b"")),
+                header("binary", Some(&[0, 255, 128])),
+            ],
+            ..base.clone()
+        },
+        Rec {
+            value: Some(vec![7; 200_000]),
+            ..base
+        },
+    ];
+    let mut expected = [Vec::new(), Vec::new()];
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let producer = producer(&cluster, &[("compression.type", codec)])?;
+        for (partition, expected) in (0..).zip(&mut expected) {
+            send(&producer, "orders", partition, &shapes)?;
+            expected.extend(shapes.clone());
+        }
+        written(&producer)?;
+    }
+    let engine = engine(quick());
+    let context = context(&cluster);
+    let tasks: Vec<_> = (0..2)
+        .map(|partition| engine.start(spec("orders", partition), Arc::clone(&context)))
+        .collect();
+    for (partition, expected) in (0..).zip(&expected) {
+        let end = i64::try_from(expected.len())?;
+        caught_up(tasks[usize::try_from(partition)?].as_ref(), end).await?;
+        let copied = read(&cluster, "copy.orders", partition).await?;
+        assert!(&copied == expected, "partition {partition}: {copied:?}");
+    }
+    for task in tasks {
+        assert_eq!(task.stop(STOP).await, Stopped::Clean);
+    }
+    engine.close(PATIENCE).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c031_a_record_too_large_for_the_target_stops_its_partition_alone() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("large").await?;
+    let limit = ("max.message.bytes", "100000");
+    topic_pair(&cluster, "orders", 2, &[limit]).await?;
+    let small = |number: usize| Rec::new(format!("{number}"));
+    let mut records: Vec<_> = (0..50).map(small).collect();
+    // Does not compress, or it would fit after all.
+    let noise: Vec<u8> = (0..2_000_000_u32)
+        .map(|number| (number.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0])
+        .collect();
+    records.push(Rec {
+        value: Some(noise),
+        ..Rec::new("")
+    });
+    records.extend((51..100).map(small));
+    fill(&cluster, "orders", 0, &records)?;
+    let others: Vec<_> = (0..100).map(small).collect();
+    fill(&cluster, "orders", 1, &others)?;
+
+    let engine = engine(quick());
+    let context = context(&cluster);
+    let limited = |partition| {
+        let mut spec = spec("orders", partition);
+        spec.limits = TargetLimits {
+            max_message_bytes: Some(100_000),
+            ..TargetLimits::default()
+        };
+        spec
+    };
+    let stuck = engine.start(limited(0), Arc::clone(&context));
+    let free = engine.start(limited(1), Arc::clone(&context));
+    let parts = [
+        "copy.orders",
+        "partition 0",
+        "source offset 50",
+        "max.message.bytes",
+        "100000",
+    ];
+    let status = faulted(stuck.as_ref(), &parts).await?;
+    assert_eq!(status.checkpoint.map(|at| at.0), Some(50));
+    caught_up(free.as_ref(), 100).await?;
+    // Some more attempts: they write nothing.
+    let first_retry = status.retry_at;
+    status_where(stuck.as_ref(), "another attempt", |status| {
+        status.retry_at > first_retry
+    })
+    .await?;
+    let copied = read(&cluster, "copy.orders", 0).await?;
+    let expected: Vec<_> = (0..50).map(|number| number.to_string()).collect();
+    assert_eq!(values(&copied), expected, "neighbours are written once");
+
+    cluster
+        .configure_topic("copy.orders", &[("max.message.bytes", "10485760")])
+        .await?;
+    caught_up(stuck.as_ref(), 100).await?;
+    let copied = read(&cluster, "copy.orders", 0).await?;
+    assert!(
+        copied == records,
+        "all records, once and in order: {}",
+        copied.len()
+    );
+    assert_eq!(free.status().records_total, 100);
+    engine.close(PATIENCE).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c022_timestamps_and_null_keys_that_the_target_refuses_are_told_with_the_setting()
+-> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("refusals").await?;
+    let day = "86400000";
+    let hour = "3600000";
+    topic_pair(
+        &cluster,
+        "old",
+        1,
+        &[("message.timestamp.before.max.ms", day)],
+    )
+    .await?;
+    topic_pair(
+        &cluster,
+        "ahead",
+        1,
+        &[("message.timestamp.after.max.ms", hour)],
+    )
+    .await?;
+    topic_pair(&cluster, "keyless", 1, &[("cleanup.policy", "compact")]).await?;
+    topic_pair(&cluster, "fine", 1, &[]).await?;
+    let shifted = |hours: i64| Rec {
+        timestamp: Some(now_ms() + hours * 3_600_000),
+        ..Rec::new("shifted")
+    };
+    for (topic, odd) in [
+        ("old", shifted(-400 * 24)),
+        ("ahead", shifted(2)),
+        (
+            "keyless",
+            Rec {
+                key: None,
+                ..Rec::new("no key")
+            },
+        ),
+        ("fine", Rec::new("1")),
+    ] {
+        fill(&cluster, topic, 0, &[Rec::new("0"), odd, Rec::new("2")])?;
+    }
+    let engine = engine(quick());
+    let context = context(&cluster);
+    let start = |topic: &str, limits: TargetLimits| {
+        let mut spec = spec(topic, 0);
+        spec.limits = limits;
+        engine.start(spec, Arc::clone(&context))
+    };
+    let old = start(
+        "old",
+        TargetLimits {
+            timestamp_before_max: Some(Duration::from_secs(86_400)),
+            ..TargetLimits::default()
+        },
+    );
+    let ahead = start(
+        "ahead",
+        TargetLimits {
+            timestamp_after_max: Some(Duration::from_secs(3_600)),
+            ..TargetLimits::default()
+        },
+    );
+    let keyless = start(
+        "keyless",
+        TargetLimits {
+            compacted: true,
+            ..TargetLimits::default()
+        },
+    );
+    let fine = start("fine", TargetLimits::default());
+    let place = ["partition 0", "source offset 1"];
+    for (task, parts) in [
+        (&old, ["copy.old", "message.timestamp.before.max.ms"]),
+        (&ahead, ["copy.ahead", "message.timestamp.after.max.ms"]),
+        (&keyless, ["copy.keyless", "without key"]),
+    ] {
+        let status = faulted(task.as_ref(), &[place, parts].concat()).await?;
+        assert_eq!(
+            status.checkpoint.map(|at| at.0),
+            Some(1),
+            "{}",
+            status.cause
+        );
+    }
+    caught_up(fine.as_ref(), 3).await?;
+    cluster
+        .configure_topic(
+            "copy.old",
+            &[("message.timestamp.before.max.ms", "9223372036854775807")],
+        )
+        .await?;
+    caught_up(old.as_ref(), 3).await?;
+    assert_eq!(
+        values(&read(&cluster, "copy.old", 0).await?),
+        ["0", "shifted", "2"]
+    );
+    assert_eq!(values(&read(&cluster, "copy.keyless", 0).await?), ["0"]);
+    engine.close(PATIENCE).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c016_c114_transactions_are_read_as_committed_and_the_lag_comes_to_zero() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("transactions").await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    let producer = producer(
+        &cluster,
+        &[("transactional.id", "test"), ("compression.type", "lz4")],
+    )?;
+    producer.init_transactions(PATIENCE)?;
+    let mut expected = Vec::new();
+    for round in 0..4 {
+        producer.begin_transaction()?;
+        let records: Vec<_> = (0..10)
+            .map(|number| Rec::new(format!("{round},{number}")))
+            .collect();
+        send(&producer, "orders", 0, &records)?;
+        if round % 2 == 0 {
+            producer.commit_transaction(PATIENCE)?;
+            expected.extend(values(&records));
+        } else {
+            producer.flush(PATIENCE)?;
+            producer.abort_transaction(PATIENCE)?;
+        }
+    }
+    let engine = engine(quick());
+    let task = engine.start(spec("orders", 0), context(&cluster));
+    // 40 records and four markers.
+    let status = caught_up(task.as_ref(), 44).await?;
+    assert_eq!(status.records_total, 20);
+    assert_eq!(values(&read(&cluster, "copy.orders", 0).await?), expected);
+    wait::until_true("the saved checkpoint", PATIENCE, async || {
+        let committed = cluster
+            .committed(GROUP, &[("orders".to_owned(), 0)])
+            .await?;
+        Ok(committed.values().any(|(offset, _)| *offset == 44))
+    })
+    .await?;
+    let lines = cluster.describe_group(GROUP).await?;
+    ensure!(lines.len() == 1, "{lines:?}");
+    assert_eq!(
+        (
+            lines[0].topic.as_str(),
+            lines[0].current,
+            lines[0].end,
+            lines[0].lag
+        ),
+        ("orders", Some(44), Some(44), Some(0))
+    );
+
+    // Open transactions hold the reader: what is not decided yet is neither copied nor lag.
+    producer.begin_transaction()?;
+    send(&producer, "orders", 0, &[Rec::new("undecided")])?;
+    producer.flush(PATIENCE)?;
+    wait::holds_for("nothing is copied", Duration::from_secs(2), async || {
+        let status = task.status();
+        Ok(status.records_total == 20 && status.log_end.is_some_and(|end| end.0 == 44))
+    })
+    .await?;
+    producer.commit_transaction(PATIENCE)?;
+    caught_up(task.as_ref(), 46).await?;
+    assert_eq!(task.stop(STOP).await, Stopped::Clean);
+    engine.close(PATIENCE).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c018_a_long_run_of_aborted_records_is_passed_with_progress_on_the_way() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("aborted").await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    let producer = producer(&cluster, &[("transactional.id", "test")])?;
+    producer.init_transactions(PATIENCE)?;
+    let large: Vec<_> = (0..40).map(|_| Rec::new(vec![b'x'; 100_000])).collect();
+    for _ in 0..25 {
+        producer.begin_transaction()?;
+        send(&producer, "orders", 0, &large)?;
+        producer.flush(PATIENCE)?;
+        producer.abort_transaction(PATIENCE)?;
+    }
+    let end = 25 * 41;
+    let engine = engine(quick());
+    let task = engine.start(spec("orders", 0), context(&cluster));
+    let status = caught_up(task.as_ref(), end).await?;
+    assert_eq!(status.records_total, 0, "nothing was committed");
+    producer.begin_transaction()?;
+    send(&producer, "orders", 0, &[Rec::new("the one")])?;
+    producer.commit_transaction(PATIENCE)?;
+    caught_up(task.as_ref(), end + 2).await?;
+    assert_eq!(
+        values(&read(&cluster, "copy.orders", 0).await?),
+        ["the one"]
+    );
+    assert_eq!(task.stop(STOP).await, Stopped::Clean);
+    engine.close(PATIENCE).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c001_c005_deleted_source_offsets_are_a_counted_gap_and_nothing_is_reset() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("gaps").await?;
+    topic_pair(&cluster, "orders", 2, &[]).await?;
+    let records: Vec<_> = (0..50).map(|number| Rec::new(number.to_string())).collect();
+    fill(&cluster, "orders", 0, &records)?;
+    fill(&cluster, "orders", 1, &records)?;
+    commit(&cluster, "orders", 0, 1)?;
+    commit(&cluster, "orders", 1, 10_000)?;
+    let mut deleted = TopicPartitionList::new();
+    deleted.add_partition_offset("orders", 0, rdkafka::Offset::Offset(5))?;
+    let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+    cluster.admin()?.delete_records(&deleted, &options).await?;
+
+    let engine = engine(quick());
+    let context = context(&cluster);
+    let below = engine.start(spec("orders", 0), Arc::clone(&context));
+    let above = engine.start(spec("orders", 1), Arc::clone(&context));
+    let status = caught_up(below.as_ref(), 50).await?;
+    assert_eq!(status.gap_records_total, 4, "offsets 1 to 4");
+    assert_eq!(status.records_total, 45);
+    let status = faulted(above.as_ref(), &["ends at 50, before offset 10000"]).await?;
+    assert_eq!(status.records_total, 0);
+    assert_eq!(read(&cluster, "copy.orders", 1).await?, Vec::new());
+
+    // An operator decides by resetting the group, as with any consumer.
+    commit(&cluster, "orders", 1, 40)?;
+    let status = caught_up(above.as_ref(), 50).await?;
+    assert_eq!(status.records_total, 10);
+    engine.close(PATIENCE).await;
+    Ok(())
+}
+
+fn commit(cluster: &KafkaCluster, topic: &str, partition: i32, offset: i64) -> Result<()> {
+    use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
+    let mut config = cluster.client_config();
+    config
+        .set("group.id", GROUP)
+        .set("enable.auto.commit", "false");
+    let consumer: BaseConsumer = config.create()?;
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, rdkafka::Offset::Offset(offset))?;
+    Ok(consumer.commit(&list, CommitMode::Sync)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c001_records_deleted_under_a_stopped_reader_are_reported_and_it_goes_on() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("retention").await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    let records = |range: std::ops::Range<i32>| -> Vec<Rec> {
+        range.map(|number| Rec::new(number.to_string())).collect()
+    };
+    fill(&cluster, "orders", 0, &records(0..10))?;
+    let engine = engine(quick());
+    let context = context(&cluster);
+    let task = engine.start(spec("orders", 0), Arc::clone(&context));
+    caught_up(task.as_ref(), 10).await?;
+    assert_eq!(task.stop(STOP).await, Stopped::Clean);
+    fill(&cluster, "orders", 0, &records(10..30))?;
+    let mut deleted = TopicPartitionList::new();
+    deleted.add_partition_offset("orders", 0, rdkafka::Offset::Offset(25))?;
+    let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+    cluster.admin()?.delete_records(&deleted, &options).await?;
+    let task = engine.start(spec("orders", 0), context);
+    let status = caught_up(task.as_ref(), 30).await?;
+    assert_eq!((status.gap_records_total, status.records_total), (15, 5));
+    engine.close(PATIENCE).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c007_a_checkpoint_that_the_broker_forgot_is_written_again_while_idle() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("forgotten").await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    let records: Vec<_> = (0..20).map(|number| Rec::new(number.to_string())).collect();
+    fill(&cluster, "orders", 0, &records)?;
+    let mut config = quick();
+    config.recommit_interval = Duration::from_secs(2);
+    let engine = engine(config);
+    let task = engine.start(spec("orders", 0), context(&cluster));
+    caught_up(task.as_ref(), 20).await?;
+    let place = [("orders".to_owned(), 0)];
+    let is_saved = async || {
+        let committed = cluster.committed(GROUP, &place).await?;
+        Ok(committed.values().any(|(offset, _)| *offset == 20))
+    };
+    wait::until_true("the save", PATIENCE, is_saved).await?;
+    // Expiry takes more than a minute; deleting the group does to us what expiry does.
+    let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+    for result in cluster.admin()?.delete_groups(&[GROUP], &options).await? {
+        result.map_err(|(group, code)| anyhow::anyhow!("{group}: {code}"))?;
+    }
+    wait::until_true("the save made again", PATIENCE, is_saved).await?;
+    assert_eq!(task.status().records_total, 20, "nothing was copied again");
+    engine.close(PATIENCE).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timestamps_as_starts_are_resolved_by_the_source() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("starts").await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    let at = |timestamp| Rec {
+        timestamp: Some(timestamp),
+        ..Rec::new(timestamp.to_string())
+    };
+    let base = now_ms() - 1_000_000;
+    let records: Vec<_> = (0..10).map(|step| at(base + step * 1_000)).collect();
+    // A batch each, since brokers look times up by batch and then by record.
+    for record in &records {
+        fill(&cluster, "orders", 0, std::slice::from_ref(record))?;
+    }
+    let engine = engine(quick());
+    let mut spec = spec("orders", 0);
+    spec.start = StartPolicy::Timestamp(kreplicator_model::ids::UnixMillis(base + 3_500));
+    let task = engine.start(spec, context(&cluster));
+    let status = caught_up(task.as_ref(), 10).await?;
+    assert_eq!(status.records_total, 6);
+    let copied = read(&cluster, "copy.orders", 0).await?;
+    assert!(copied == records[4..], "{copied:?}");
+    engine.close(PATIENCE).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secured_clusters_are_copied_and_a_wrong_password_says_so() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let options = KafkaOptions {
+        tls: TlsMode::Server,
+        ..KafkaOptions::single("secured").user("mirror", "s3cret")
+    };
+    let cluster = KafkaCluster::start(options).await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    fill(&cluster, "orders", 0, &[Rec::new("0"), Rec::new("1")])?;
+    let certificates = cluster.certificates().expect("TLS is on");
+    let folder = tempfile::tempdir()?;
+    let password = |name: &str, text: &str| -> Result<SecretRef> {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text)?;
+        Ok(SecretRef::File(path.display().to_string()))
+    };
+    let security = |ca: Option<String>, mechanism, password| Security {
+        tls: Some(Tls {
+            ca_file: ca,
+            ..Tls::default()
+        }),
+        sasl: Some(Sasl {
+            mechanism,
+            username: "mirror".to_owned(),
+            password,
+        }),
+    };
+    let ca = Some(certificates.ca().display().to_string());
+    let right = password("right", "s3cret\n")?;
+    let wrong = password("wrong", "guess")?;
+
+    let good = security(ca.clone(), SaslMechanism::ScramSha512, right);
+    let good = context_with(cluster.bootstrap(), good);
+    let bad = security(ca, SaslMechanism::Plain, wrong);
+    let bad = context_with(cluster.bootstrap(), bad);
+    let engine = engine(quick());
+    let task = engine.start(spec("orders", 0), Arc::new(good.clone()));
+    caught_up(task.as_ref(), 2).await?;
+    assert_eq!(task.stop(STOP).await, Stopped::Clean);
+
+    let task = engine.start(spec("orders", 0), Arc::new(bad.clone()));
+    let refused = "authentication refused by cluster a: check sasl.username and its password";
+    let status = faulted(task.as_ref(), &[refused]).await?;
+    assert!(!status.cause.contains("guess"), "{}", status.cause);
+    task.stop(Duration::from_secs(1)).await;
+    assert_eq!(task.status().state, State::Stopped);
+
+    let admin = Admin::connect(&bad.source, &ProcessSecrets)?.with_deadline(Duration::from_secs(5));
+    let refused = admin.metadata().await;
+    assert!(
+        matches!(refused, Err(ClusterError::Authentication { .. })),
+        "{refused:?}"
+    );
+    let untrusted = security(
+        None,
+        SaslMechanism::Plain,
+        SecretRef::File(folder.path().join("right").display().to_string()),
+    );
+    let untrusted = context_with(cluster.bootstrap(), untrusted);
+    let admin =
+        Admin::connect(&untrusted.source, &ProcessSecrets)?.with_deadline(Duration::from_secs(5));
+    let refused = admin.metadata().await;
+    assert!(
+        matches!(refused, Err(ClusterError::Tls { .. })),
+        "{refused:?}"
+    );
+    let admin = Admin::connect(&good.source, &ProcessSecrets)?;
+    assert_eq!(admin.metadata().await?.brokers, 1);
+    engine.close(PATIENCE).await;
+    Ok(())
+}

@@ -1,0 +1,428 @@
+//! Reads the partitions of one link from one broker, in one fetch session.
+//!
+//! A partition whose lane has no room leaves the session until the lane calls it back, so that it can hold
+//! up nobody else; the answer that there was no room for stays with the lane, and the next answers are
+//! asked for smaller by as much.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use kreplicator_model::backoff::Backoff;
+use kreplicator_wire::{
+    cluster::{ClusterClient, Purpose},
+    code::{Class, Code},
+    error::Error,
+    fetch::{Answer, Fetched, Position, Session, Settings},
+    topic::{BrokerId, TopicId, TopicPartition},
+};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{Instant, sleep, timeout},
+};
+use tracing::debug;
+
+use super::lane::{Lane, Next, Side};
+use crate::{
+    budget::Reservation,
+    fault::{Fault, Kind},
+};
+
+/// How long the broker may wait for news while every lane reads.
+const WAIT_QUIET: Duration = Duration::from_millis(500);
+/// The same while some lane may want to be called back any moment.
+const WAIT_BUSY: Duration = Duration::from_millis(20);
+/// The same shortly after a partition was added, since more may follow.
+const WAIT_GROWING: Duration = Duration::from_millis(100);
+/// How long a partition counts as new.
+const GROWING: Duration = Duration::from_secs(2);
+/// Over the broker's own wait.
+const ANSWER_TIME: Duration = Duration::from_secs(15);
+/// An answer is not asked for with less room than this.
+const ROOM_MIN: usize = 64 << 10;
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+
+/// What a fetcher is told.
+#[derive(Debug)]
+enum Order {
+    Read(Arc<Lane>, Option<TopicId>, Option<i32>),
+    Resume(Arc<Lane>),
+    Stop(TopicPartition),
+}
+
+/// Memory of a fetcher: its part of the budget, and what of it lies with lanes that have no room.
+#[derive(Debug)]
+struct Room {
+    reservation: Reservation,
+    backlog: AtomicUsize,
+    freed: Notify,
+}
+
+/// The way to a fetcher.
+#[derive(Debug, Clone)]
+pub(super) struct FetcherHandle {
+    orders: mpsc::UnboundedSender<Order>,
+    room: Arc<Room>,
+    /// When the broker answered last.
+    heard: Arc<std::sync::Mutex<Option<Instant>>>,
+}
+
+impl FetcherHandle {
+    /// Reads for a lane from where it says.
+    pub(super) fn read(&self, lane: &Arc<Lane>, topic_id: Option<TopicId>, epoch: Option<i32>) {
+        // A fetcher that has ended is replaced by whoever finds the leader anew.
+        drop(self.orders.send(Order::Read(Arc::clone(lane), topic_id, epoch)));
+        lane.set_fetcher(self.clone());
+    }
+
+    /// The lane has room again; `backlog_bytes` of an answer are free.
+    pub(super) fn resume(&self, lane: &Arc<Lane>, backlog_bytes: usize) {
+        self.room.free(backlog_bytes);
+        drop(self.orders.send(Order::Resume(Arc::clone(lane))));
+    }
+
+    /// Reads the partition no longer.
+    pub(super) fn stop(&self, partition: &TopicPartition, backlog_bytes: usize) {
+        self.room.free(backlog_bytes);
+        drop(self.orders.send(Order::Stop(partition.clone())));
+    }
+
+    /// Whether it runs.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.orders.is_closed()
+    }
+
+    /// When the broker answered last.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        *self.heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Room {
+    fn free(&self, bytes: usize) {
+        if bytes > 0 {
+            self.backlog.fetch_sub(bytes, Ordering::AcqRel);
+            self.freed.notify_one();
+        }
+    }
+
+    fn left(&self) -> usize {
+        let whole = usize::try_from(self.reservation.bytes()).unwrap_or(usize::MAX);
+        whole.saturating_sub(self.backlog.load(Ordering::Acquire))
+    }
+}
+
+/// Reads from one broker.
+pub(super) struct Fetcher {
+    client: ClusterClient,
+    broker: BrokerId,
+    purpose: Purpose,
+    orders: mpsc::UnboundedReceiver<Order>,
+    room: Arc<Room>,
+    heard: Arc<std::sync::Mutex<Option<Instant>>>,
+    /// Where lanes go whose partition is led by another broker.
+    homeless: mpsc::WeakUnboundedSender<Arc<Lane>>,
+    session: Session,
+    settings: Settings,
+    lanes: HashMap<TopicPartition, Reading>,
+    paused: usize,
+    grown_at: Instant,
+    failures: u32,
+}
+
+struct Reading {
+    lane: Arc<Lane>,
+    topic_id: Option<TopicId>,
+    leader_epoch: Option<i32>,
+    is_paused: bool,
+}
+
+impl Fetcher {
+    /// A fetcher of a broker, on a connection of its own, and the way to it. It ends when all handles are
+    /// gone.
+    pub(super) fn new(
+        client: ClusterClient,
+        broker: BrokerId,
+        purpose: Purpose,
+        rack: Option<String>,
+        reservation: Reservation,
+        homeless: mpsc::WeakUnboundedSender<Arc<Lane>>,
+    ) -> (Self, FetcherHandle) {
+        let (sender, orders) = mpsc::unbounded_channel();
+        let room = Arc::new(Room {
+            reservation,
+            backlog: AtomicUsize::new(0),
+            freed: Notify::new(),
+        });
+        let heard = Arc::default();
+        let handle = FetcherHandle {
+            orders: sender,
+            room: Arc::clone(&room),
+            heard: Arc::clone(&heard),
+        };
+        let settings = Settings {
+            rack,
+            ..Settings::default()
+        };
+        let fetcher = Self {
+            client,
+            broker,
+            purpose,
+            orders,
+            room,
+            heard,
+            homeless,
+            session: Session::new(settings.clone()),
+            settings,
+            lanes: HashMap::new(),
+            paused: 0,
+            grown_at: Instant::now(),
+            failures: 0,
+        };
+        (fetcher, handle)
+    }
+
+    /// Reads until nobody can want anything any more.
+    pub(super) async fn run(mut self) {
+        loop {
+            while let Ok(order) = self.orders.try_recv() {
+                self.obey(order);
+            }
+            if self.session.is_empty() {
+                match self.orders.recv().await {
+                    Some(order) => self.obey(order),
+                    None => return,
+                }
+                continue;
+            }
+            if self.orders.is_closed() && self.orders.is_empty() {
+                return;
+            }
+            let room = self.room.left();
+            if room < ROOM_MIN {
+                // Lanes that free memory also call back, so a lost wake-up costs no more than this.
+                drop(timeout(WAIT_BUSY, self.room.freed.notified()).await);
+                continue;
+            }
+            match self.fetch(room).await {
+                Ok(answer) => {
+                    self.failures = 0;
+                    self.note_heard();
+                    self.hand_out(answer);
+                }
+                Err(fault) => self.trouble(&fault).await,
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Read(lane, topic_id, leader_epoch) => {
+                let at = lane.source.clone();
+                self.grown_at = Instant::now();
+                self.forget(&at);
+                let reading = Reading {
+                    lane,
+                    topic_id,
+                    leader_epoch,
+                    is_paused: true,
+                };
+                self.paused += 1;
+                self.lanes.insert(at.clone(), reading);
+                self.go_on(&at);
+            }
+            Order::Resume(lane) => {
+                let is_current = self
+                    .lanes
+                    .get(&lane.source)
+                    .is_some_and(|reading| Arc::ptr_eq(&reading.lane, &lane));
+                if is_current {
+                    self.go_on(&lane.source);
+                }
+            }
+            Order::Stop(at) => self.forget(&at),
+        }
+    }
+
+    /// Reads a partition on from where its lane wants.
+    fn go_on(&mut self, at: &TopicPartition) {
+        let Some(reading) = self.lanes.get(at) else {
+            return;
+        };
+        match reading.lane.reading_at() {
+            Some(next) => self.follow(at, next),
+            None => self.follow(at, Next::Pause { backlog_bytes: 0 }),
+        }
+    }
+
+    fn follow(&mut self, at: &TopicPartition, next: Next) {
+        let Some(reading) = self.lanes.get_mut(at) else {
+            return;
+        };
+        match next {
+            Next::Read {
+                offset,
+                leader_epoch,
+                bytes_max,
+            } => {
+                if std::mem::take(&mut reading.is_paused) {
+                    self.paused -= 1;
+                }
+                let position = Position {
+                    offset,
+                    leader_epoch: reading.leader_epoch,
+                    last_fetched_epoch: leader_epoch,
+                    bytes_max,
+                };
+                self.session.update(at.clone(), reading.topic_id, position);
+            }
+            Next::Pause { backlog_bytes } => {
+                if !std::mem::replace(&mut reading.is_paused, true) {
+                    self.paused += 1;
+                }
+                self.room.backlog.fetch_add(backlog_bytes, Ordering::AcqRel);
+                self.session.remove(at);
+            }
+            Next::Gone => self.forget(at),
+        }
+    }
+
+    fn forget(&mut self, at: &TopicPartition) {
+        if let Some(reading) = self.lanes.remove(at)
+            && reading.is_paused
+        {
+            self.paused -= 1;
+        }
+        self.session.remove(at);
+    }
+
+    async fn fetch(&mut self, room: usize) -> Result<Answer, Error> {
+        let wait_max = if self.paused > 0 {
+            WAIT_BUSY
+        } else if self.grown_at.elapsed() < GROWING {
+            WAIT_GROWING
+        } else {
+            WAIT_QUIET
+        };
+        let bytes_max = i32::try_from(room).unwrap_or(i32::MAX);
+        if (wait_max, bytes_max) != (self.settings.wait_max, self.settings.bytes_max) {
+            self.settings.wait_max = wait_max;
+            self.settings.bytes_max = bytes_max;
+            self.session.set_settings(self.settings.clone());
+        }
+        let deadline = Instant::now() + ANSWER_TIME + wait_max;
+        let connection = self
+            .client
+            .connection(self.broker, self.purpose, deadline)
+            .await?;
+        let version = connection.version::<kreplicator_wire::fetch::Request>()?;
+        let request = self.session.next_request(version);
+        let response = connection.send(request, deadline).await;
+        match response {
+            Ok(response) => self.session.apply(response),
+            Err(fault) => {
+                self.session.lost();
+                Err(fault)
+            }
+        }
+    }
+
+    fn hand_out(&mut self, answer: Answer) {
+        let whole: usize = answer.partitions.iter().map(|one| one.records.len()).sum();
+        for mut fetched in answer.partitions {
+            let at = fetched.partition.clone();
+            let Some(reading) = self.lanes.get(&at) else {
+                continue;
+            };
+            if fetched.code == Code::NONE && fetched.diverging.is_none() {
+                // A small slice would keep the whole answer in memory for as long as it waits.
+                if fetched.records.len() * 2 < whole {
+                    fetched.records = Bytes::copy_from_slice(&fetched.records);
+                }
+                let lane = Arc::clone(&reading.lane);
+                let next = lane.fetched(fetched);
+                self.follow(&at, next);
+            } else {
+                self.refused(&at, &fetched, &answer.nodes);
+            }
+        }
+    }
+
+    /// The broker gives no records of a partition.
+    fn refused(
+        &mut self,
+        at: &TopicPartition,
+        fetched: &Fetched,
+        nodes: &[kreplicator_wire::topic::Node],
+    ) {
+        let Some(reading) = self.lanes.get(at) else {
+            return;
+        };
+        let lane = Arc::clone(&reading.lane);
+        if fetched.code == Code::OFFSET_OUT_OF_RANGE || fetched.diverging.is_some() {
+            lane.out_of_range();
+            self.forget(at);
+            return;
+        }
+        let is_told = fetched
+            .leader
+            .is_some_and(|leader| self.client.note_leader(at, leader, nodes));
+        if !is_told {
+            self.client.mark_stale(&at.topic);
+        }
+        match fetched.code.class() {
+            Class::Retryable | Class::Refresh => {
+                debug!(partition = %at, code = %fetched.code, "source partition is read elsewhere");
+                self.send_away(lane);
+            }
+            Class::Terminal | Class::Fenced => {
+                let code = fetched.code;
+                lane.fail(Fault::new(
+                    Kind::Source,
+                    format!("source partition {at} cannot be read: {code}"),
+                ));
+            }
+        }
+        self.forget(at);
+    }
+
+    /// The broker cannot be asked: its partitions may be led by another one by now.
+    async fn trouble(&mut self, fault: &Error) {
+        debug!(broker = self.broker.0, %fault, "cannot fetch");
+        let now = Instant::now();
+        let is_long = self.failures > 0;
+        let lanes: Vec<Arc<Lane>> = self.lanes.values().map(|one| Arc::clone(&one.lane)).collect();
+        for lane in lanes {
+            self.client.mark_stale(&lane.source.topic);
+            if fault.class() == Class::Terminal {
+                lane.fail(Fault::new(Kind::Source, fault.to_string()));
+            }
+            if is_long || fault.class() == Class::Terminal {
+                lane.trouble(Side::Source, Some(&fault.to_string()));
+                self.forget(&lane.source);
+                self.send_away(lane);
+            }
+        }
+        let wait = BACKOFF.delay(self.failures, rand::random());
+        self.failures += 1;
+        sleep(wait.saturating_sub(now.elapsed())).await;
+    }
+
+    /// Whoever finds leaders is gone only together with the link.
+    fn send_away(&self, lane: Arc<Lane>) {
+        if let Some(homeless) = self.homeless.upgrade() {
+            drop(homeless.send(lane));
+        }
+    }
+
+    fn note_heard(&self) {
+        let mut heard = self.heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *heard = Some(Instant::now());
+    }
+}

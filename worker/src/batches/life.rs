@@ -1,0 +1,375 @@
+//! One task's life: start, flow, faults and stop, and whatever takes time in between.
+
+use std::{sync::Arc, time::Duration};
+
+use kreplicator_model::{
+    exact::{Stop as SenderStop, TargetView},
+    ids::UnixMillis,
+    task::FaultKind,
+};
+use kreplicator_wire::topic::Leader;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::{
+    commits::Commits,
+    lane::{Event, Lane, Side},
+    source::Source,
+    start::Starter,
+    target::Outlets,
+};
+use crate::{
+    engine::{State, Stopped},
+    fault::{Fault, Kind},
+};
+
+/// Longest question for the leader of the target partition.
+const LEADER_TIME: Duration = Duration::from_secs(10);
+/// Between questions that were not answered.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// A last save may take as long.
+const SAVE_TIME: Duration = Duration::from_secs(5);
+
+/// A request to stop.
+#[derive(Debug)]
+pub(super) struct Stop {
+    pub(super) deadline: Duration,
+    pub(super) reply: oneshot::Sender<Stopped>,
+}
+
+/// What a life works with.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) lane: Arc<Lane>,
+    pub(super) events: mpsc::UnboundedReceiver<Event>,
+    pub(super) stops: mpsc::UnboundedReceiver<Stop>,
+    pub(super) starter: Starter,
+    pub(super) source: Source,
+    pub(super) outlets: Outlets,
+    pub(super) commits: Commits,
+    pub(super) cancel: CancellationToken,
+}
+
+/// One task's life.
+pub(super) struct Life {
+    parts: Parts,
+    /// Attempts that failed in a row.
+    failures: u32,
+    flowing_since: Option<Instant>,
+    complained_about: Option<String>,
+}
+
+/// How a stretch of flowing ended.
+enum End {
+    Stop(Stop),
+    Cancelled,
+    Fault(Fault),
+    /// Begin again at once: the line or the ownership has to be looked at anew.
+    Again,
+}
+
+impl Life {
+    pub(super) fn new(parts: Parts) -> Self {
+        Self {
+            parts,
+            failures: 0,
+            flowing_since: None,
+            complained_about: None,
+        }
+    }
+
+    /// Lives until it is stopped or cancelled.
+    pub(super) async fn run(mut self) {
+        let cancel = self.parts.cancel.clone();
+        loop {
+            let end = tokio::select! {
+                biased;
+                () = cancel.cancelled() => End::Cancelled,
+                end = self.once() => end,
+            };
+            match end {
+                End::Cancelled => {
+                    self.parts.lane.close();
+                    return;
+                }
+                End::Stop(stop) => return self.stop(stop).await,
+                End::Again => {
+                    self.parts.lane.close();
+                    self.drop_events();
+                }
+                End::Fault(fault) => {
+                    self.parts.lane.close();
+                    self.drop_events();
+                    if let Some(stop) = self.wait_after(fault).await {
+                        return self.stop(stop).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// One attempt: start and flow.
+    async fn once(&mut self) -> End {
+        let lane = Arc::clone(&self.parts.lane);
+        let now = lane.shared.clock.now();
+        if self.complained_about.is_none() {
+            lane.board.enter(State::Starting, now);
+        }
+        let found = tokio::select! {
+            biased;
+            stop = self.parts.stops.recv() => return asked(stop),
+            found = self.parts.starter.find(&lane) => found,
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(fault) => return End::Fault(fault),
+        };
+        if found.gap_records > 0 {
+            lane.count_gap(found.gap_records);
+        }
+        lane.open(found.opening);
+        self.parts.commits.watch(&lane);
+        self.parts.source.read(&lane);
+        if self.complained_about.is_none() {
+            lane.board.enter(State::Running, lane.shared.clock.now());
+        }
+        self.flowing_since = Some(Instant::now());
+        let began_at = lane.checkpoint().map(|checkpoint| checkpoint.place.offset);
+        loop {
+            let event = tokio::select! {
+                biased;
+                stop = self.parts.stops.recv() => return asked(stop),
+                event = self.parts.events.recv() => event,
+                () = sleep(Duration::from_secs(1)), if self.complained_about.is_some() => {
+                    self.forgive(began_at);
+                    continue;
+                }
+            };
+            let Some(event) = event else {
+                return End::Cancelled;
+            };
+            // Whatever takes time gives way to a stop.
+            let done = tokio::select! {
+                biased;
+                stop = self.parts.stops.recv() => return asked(stop),
+                done = act(&self.parts.lane, &self.parts.starter, &self.parts.source, &self.parts.outlets, event) => done,
+            };
+            if let Some(end) = done {
+                return end;
+            }
+        }
+    }
+
+    /// A fault is shown until the task has got further than it.
+    fn forgive(&mut self, began_at: Option<kreplicator_model::ids::Offset>) {
+        let lane = &self.parts.lane;
+        let here = lane.checkpoint().map(|checkpoint| checkpoint.place.offset);
+        let is_at_end = lane.log().is_some_and(|(_, end)| here >= Some(end));
+        if here > began_at || is_at_end {
+            self.complained_about = None;
+            self.failures = 0;
+            lane.board.enter(State::Running, lane.shared.clock.now());
+        }
+    }
+
+    /// Shows a fault and waits until it is time to try again.
+    async fn wait_after(&mut self, fault: Fault) -> Option<Stop> {
+        let lane = &self.parts.lane;
+        let config = &self.parts.starter.config;
+        let is_steady = self
+            .flowing_since
+            .take()
+            .is_some_and(|since| since.elapsed() >= config.steady_after);
+        if is_steady {
+            self.failures = 0;
+        }
+        lane.shared.metrics.fault(fault.kind);
+        let spec = &lane.spec;
+        let is_final = fault.kind.retry() == FaultKind::Terminal;
+        if is_final {
+            warn!(task = %spec.id, epoch = %spec.epoch, cause = %fault, "task stopped for good");
+        } else if self.complained_about.as_deref() == Some(fault.cause.as_str()) {
+            debug!(task = %spec.id, cause = %fault, "task faulted again");
+        } else {
+            warn!(task = %spec.id, epoch = %spec.epoch, cause = %fault, "task faulted; it is tried again");
+        }
+        let wait = config.backoff().delay(self.failures, rand::random());
+        self.failures += 1;
+        let now = lane.shared.clock.now();
+        let retry_at = (!is_final).then(|| {
+            let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2);
+            UnixMillis(now.0 + millis)
+        });
+        lane.board.trouble(None, now);
+        lane.board.fault(&fault.cause, retry_at, now);
+        self.complained_about = Some(fault.cause);
+        let until = Instant::now() + wait;
+        tokio::select! {
+            biased;
+            stop = self.parts.stops.recv() => stop,
+            () = self.parts.cancel.cancelled() => None,
+            () = sleep_until(until), if !is_final => None,
+        }
+    }
+
+    /// Delivers what is on its way, saves, and is over.
+    async fn stop(mut self, stop: Stop) {
+        let lane = Arc::clone(&self.parts.lane);
+        let end = Instant::now() + stop.deadline;
+        lane.board.enter(State::Stopping, lane.shared.clock.now());
+        let mut is_settled = lane.drain();
+        while !is_settled {
+            let event = timeout_at(end, self.parts.events.recv()).await;
+            match event {
+                Ok(Some(Event::Settled)) => is_settled = true,
+                // Still needed for delivering what is outstanding.
+                Ok(Some(event @ (Event::FindTarget | Event::AskTarget | Event::ReadTail(_)))) => {
+                    let parts = &self.parts;
+                    let acted = act(&lane, &parts.starter, &parts.source, &parts.outlets, event);
+                    if timeout_at(end, acted).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let in_flight_records = lane.close();
+        let saved = timeout(SAVE_TIME, self.parts.commits.save_last(&lane)).await;
+        let is_saved = matches!(saved, Ok(true));
+        lane.board.enter(State::Stopped, lane.shared.clock.now());
+        let stopped = if is_settled && is_saved {
+            Stopped::Clean
+        } else {
+            Stopped::Forced { in_flight_records }
+        };
+        debug!(task = %lane.spec.id, epoch = %lane.spec.epoch, ?stopped, "task stopped");
+        // The engine's own patience may have ended.
+        stop.reply.send(stopped).ok();
+    }
+
+    fn drop_events(&mut self) {
+        while self.parts.events.try_recv().is_ok() {}
+    }
+}
+
+fn asked(stop: Option<Stop>) -> End {
+    stop.map_or(End::Cancelled, End::Stop)
+}
+
+/// Does what the lane asked for; Some: the flow is over.
+async fn act(
+    lane: &Arc<Lane>,
+    starter: &Starter,
+    source: &Source,
+    outlets: &Outlets,
+    event: Event,
+) -> Option<End> {
+    match event {
+        Event::AskTarget => {
+            let view = view(lane, starter, None).await?;
+            lane.target_seen(&view);
+            None
+        }
+        Event::ReadTail(from) => {
+            let view = view(lane, starter, Some(from)).await?;
+            lane.target_seen(&view);
+            None
+        }
+        Event::Read(_) => {
+            source.read(lane);
+            None
+        }
+        Event::FindTarget => {
+            let leader = find_target(lane, starter).await;
+            match leader {
+                Ok(leader) => {
+                    lane.set_outlet(outlets.to(leader.broker));
+                    None
+                }
+                Err(fault) => Some(End::Fault(fault)),
+            }
+        }
+        Event::NewLine { from, why } => {
+            warn!(task = %lane.spec.id, reason = %why, from = %from.offset,
+                "counting in this line has come to an end");
+            lane.break_promise(why);
+            Some(End::Again)
+        }
+        Event::Stopped(SenderStop::NewerLine | SenderStop::TakeOver) => Some(End::Again),
+        Event::Stopped(SenderStop::Terminal(_)) => Some(End::Fault(Fault::new(
+            Kind::Refused,
+            format!("target partition {} refuses a batch for good", lane.target),
+        ))),
+        Event::Failed(fault) => Some(End::Fault(fault)),
+        Event::OutOfRange => Some(out_of_range(lane, starter).await),
+        Event::Settled => None,
+    }
+}
+
+/// What the target says; asked until it answers.
+async fn view(
+    lane: &Arc<Lane>,
+    starter: &Starter,
+    tail_from: Option<kreplicator_model::ids::Offset>,
+) -> Option<TargetView> {
+    let producer = lane.checkpoint()?.producer;
+    loop {
+        let asked = async {
+            let mut view = starter.view(lane, producer).await?;
+            if let Some(from) = tail_from {
+                let tail = starter.read_tail(lane, producer, from, view.end).await?;
+                view.tail = Some(tail);
+            }
+            Ok::<_, Fault>(view)
+        };
+        match asked.await {
+            Ok(view) => return Some(view),
+            Err(fault) => lane.trouble(Side::Target, Some(&fault.cause)),
+        }
+        sleep(AGAIN_AFTER).await;
+    }
+}
+
+async fn find_target(lane: &Arc<Lane>, starter: &Starter) -> Result<Leader, Fault> {
+    loop {
+        let deadline = Instant::now() + LEADER_TIME;
+        let client = &starter.target.client;
+        match client.leader(&lane.target, deadline).await {
+            Ok(leader) => return Ok(leader),
+            Err(fault) if fault.is_retryable() => {
+                lane.trouble(Side::Target, Some(&fault.to_string()));
+                sleep(AGAIN_AFTER).await;
+            }
+            Err(fault) => return Err(Fault::new(Kind::Target, fault.to_string())),
+        }
+    }
+}
+
+/// The source has nothing at the position: a gap, or a truncation; the start tells which.
+async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> End {
+    let Some(position) = lane.position() else {
+        return End::Again;
+    };
+    match starter.source.committed_range(&lane.source).await {
+        Ok((start, end)) => {
+            lane.measured(start, end);
+            if position > end {
+                return End::Fault(Fault::new(
+                    Kind::Truncated,
+                    format!(
+                        "the source partition ends at {end}, before offset {position} that was read up \
+                         to: the topic was truncated or made anew; check both topics, then reset the \
+                         checkpoint"
+                    ),
+                ));
+            }
+            End::Again
+        }
+        Err(fault) => End::Fault(Fault::new(Kind::Source, fault.to_string())),
+    }
+}

@@ -1,0 +1,236 @@
+//! What the tasks of one link share.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use kreplicator_model::{ids::Offset, spec::CheckpointSide};
+use kreplicator_wire::cluster::ClusterClient;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+use tracing::warn;
+
+use super::{
+    BatchConfig,
+    commits::Commits,
+    ends::{Group, Questions},
+    lane::{Lane, Shared},
+    lines::LineBook,
+    metrics::BatchMetrics,
+    source::Source,
+    start::Starter,
+    target::Outlets,
+};
+use crate::{
+    budget::Budget, checkpoint::group_of, clock::WallClock, engine::LinkContext,
+    fence::OwnershipFence, flow_metrics::LinkMetrics,
+};
+
+/// How often senders are told that time has passed.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What does not differ from link to link.
+pub(super) struct Common {
+    pub(super) config: BatchConfig,
+    pub(super) fence: Arc<dyn OwnershipFence>,
+    pub(super) budget: Arc<Budget>,
+    pub(super) lines: Arc<dyn LineBook>,
+    pub(super) clock: WallClock,
+    pub(super) base: Instant,
+    pub(super) tracker: TaskTracker,
+    pub(super) cancel: CancellationToken,
+}
+
+/// The clusters of a link.
+pub(super) struct Ends {
+    pub(super) source: ClusterClient,
+    pub(super) target: ClusterClient,
+    /// Number of the link's own connections.
+    pub(super) number: u32,
+}
+
+/// A link with tasks.
+pub(super) struct Running {
+    pub(super) context: Arc<LinkContext>,
+    pub(super) shared: Shared,
+    pub(super) starter: Starter,
+    pub(super) source: Source,
+    pub(super) outlets: Outlets,
+    pub(super) commits: Commits,
+    pub(super) lanes: Lanes,
+    /// Ends what was spawned for the link.
+    _end: DropGuard,
+}
+
+impl Running {
+    pub(super) fn new(ends: Ends, context: &Arc<LinkContext>, common: Common) -> Self {
+        let Common {
+            config,
+            fence,
+            budget,
+            lines,
+            clock,
+            base,
+            tracker,
+            cancel,
+        } = common;
+        let link = &context.link.id;
+        let shared = Shared {
+            budget: Arc::clone(&budget),
+            fence,
+            clock,
+            metrics: LinkMetrics::new(link),
+            paths: BatchMetrics::new(link),
+            base,
+        };
+        let keeper = match context.link.checkpoint_on {
+            CheckpointSide::Source => ends.source.clone(),
+            CheckpointSide::Target => ends.target.clone(),
+        };
+        let group = Group::new(keeper, group_of(link), config.call_timeout, &tracker);
+        let source = Questions::new(ends.source.clone(), config.call_timeout, &tracker);
+        let target = Questions::new(ends.target.clone(), config.call_timeout, &tracker);
+        let commits = Commits::new(config.clone(), group.clone(), cancel.clone(), &tracker);
+        let lanes = Lanes::default();
+        let rack = context.source.client_options.get("client.rack").cloned();
+        let reader = Source::new(
+            ends.source,
+            ends.number,
+            rack,
+            budget,
+            tracker.clone(),
+        );
+        tracker.spawn({
+            let (lanes, cancel) = (lanes.clone(), cancel.clone());
+            async move {
+                cancel.run_until_cancelled(lanes.keep_ticking()).await;
+            }
+        });
+        tracker.spawn({
+            let (lanes, cancel, config) = (lanes.clone(), cancel.clone(), config.clone());
+            let (source, reader) = (source.clone(), reader.clone());
+            async move {
+                let inspecting = lanes.keep_looking(source, reader, config);
+                cancel.run_until_cancelled(inspecting).await;
+            }
+        });
+        let outlets = Outlets::new(
+            ends.target,
+            ends.number,
+            config.replica_patience,
+            tracker.clone(),
+        );
+        Self {
+            context: Arc::clone(context),
+            starter: Starter {
+                config,
+                source,
+                target,
+                group,
+                lines,
+                on_gap: context.link.on_gap,
+                shared: shared.clone(),
+            },
+            shared,
+            source: reader,
+            outlets,
+            commits,
+            lanes,
+            _end: cancel.drop_guard(),
+        }
+    }
+}
+
+/// The lanes of a link, as far as they still run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lanes(Arc<Mutex<Vec<Weak<Lane>>>>);
+
+/// What a look at a partition remembers for the next.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    position: Offset,
+    since: Instant,
+}
+
+impl Lanes {
+    pub(super) fn add(&self, lane: &Arc<Lane>) {
+        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.push(Arc::downgrade(lane));
+    }
+
+    fn live(&self) -> Vec<Arc<Lane>> {
+        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.retain(|lane| lane.strong_count() > 0);
+        lanes.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    async fn keep_ticking(&self) {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            for lane in self.live() {
+                lane.tick();
+            }
+        }
+    }
+
+    /// Looks at the logs of partitions that no answer of a fetcher tells of, and at readers that stand
+    /// still though there is more (C102, C104).
+    async fn keep_looking(&self, source: Questions, reader: Source, config: BatchConfig) {
+        let mut tick = interval(config.inspection_interval);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
+        loop {
+            tick.tick().await;
+            let now = Instant::now();
+            let lanes = self.live();
+            let mut before = std::mem::take(&mut seen);
+            let mut to_ask = Vec::new();
+            for lane in &lanes {
+                let Some(position) = lane.position() else {
+                    to_ask.push(Arc::clone(lane));
+                    continue;
+                };
+                let last = before.remove(&lane.number);
+                let last = last.filter(|last| last.position == position);
+                let here = last.unwrap_or(Seen {
+                    position,
+                    since: now,
+                });
+                seen.insert(lane.number, here);
+                let is_still = now - here.since >= config.stall_after;
+                if !lane.is_read() || is_still {
+                    to_ask.push(Arc::clone(lane));
+                }
+            }
+            let source = &source;
+            let asked = to_ask.iter().map(|lane| async move {
+                let range = source.committed_range(&lane.source).await;
+                (lane, range)
+            });
+            for (lane, range) in futures::future::join_all(asked).await {
+                let Ok((start, end)) = range else {
+                    lane.unmeasured();
+                    continue;
+                };
+                lane.measured(start, end);
+                let is_still = seen
+                    .get(&lane.number)
+                    .is_some_and(|seen| now - seen.since >= config.stall_after);
+                let is_behind = lane.position().is_some_and(|position| position < end);
+                if is_still && is_behind && lane.is_read() {
+                    warn!(task = %lane.spec.id, "the reader stands still; it is opened again");
+                    lane.shared.metrics.pokes.increment(1);
+                    seen.remove(&lane.number);
+                    reader.read(lane);
+                }
+            }
+        }
+    }
+}

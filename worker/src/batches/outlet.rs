@@ -1,0 +1,335 @@
+//! Sends batches to one broker of a target, on one connection.
+//!
+//! Each request holds one batch for each of as many partitions as have one waiting; some requests are
+//! under way at a time, since a broker answers one after the other and the way to it may be long. Batches
+//! of a partition go out in the order they came.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, stream::FuturesOrdered};
+use kreplicator_batch::Batch;
+use kreplicator_model::exact::{Answer, BatchId};
+use kreplicator_wire::{
+    cluster::{ClusterClient, Purpose},
+    code::{Class, Code},
+    error::Error,
+    produce::{self, InFlight, PartitionAnswer, Request},
+    topic::{BrokerId, Node, TopicId, TopicPartition},
+};
+use tokio::{sync::mpsc, time::Instant};
+use tracing::debug;
+
+use super::lane::{Lane, Side};
+use crate::fault::{Fault, Kind};
+
+/// Requests under way. As many as a partition may have batches in flight.
+const REQUESTS_MAX: usize = 5;
+/// Bytes of records in one request, unless one batch alone has more.
+const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// Over the broker's own patience with its replicas.
+const ANSWER_TIME: Duration = Duration::from_secs(15);
+
+/// A batch to be sent.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) lane: Arc<Lane>,
+    pub(super) run: u64,
+    /// Number of the lane's way to the target.
+    pub(super) way: u64,
+    pub(super) id: BatchId,
+    pub(super) attempt: u32,
+    pub(super) topic_id: Option<TopicId>,
+    pub(super) parts: [Bytes; 2],
+}
+
+/// The way to an outlet.
+#[derive(Debug, Clone)]
+pub(super) struct OutletHandle {
+    items: mpsc::UnboundedSender<Item>,
+}
+
+impl OutletHandle {
+    /// Hands a batch over; at most five of a lane are out at a time. False: the outlet has ended.
+    #[must_use]
+    pub(super) fn send(&self, item: Item) -> bool {
+        self.items.send(item).is_ok()
+    }
+
+    /// Whether it runs.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.items.is_closed()
+    }
+}
+
+/// Sends to one broker.
+pub(super) struct Outlet {
+    client: ClusterClient,
+    broker: BrokerId,
+    purpose: Purpose,
+    /// How long the broker may wait for its replicas.
+    patience: Duration,
+    items: mpsc::UnboundedReceiver<Item>,
+    waiting: VecDeque<Item>,
+}
+
+/// One request under way.
+type Sent = (Vec<Item>, Result<produce::Answer, Error>);
+
+impl Outlet {
+    /// An outlet and the way to it. It ends when all handles are gone.
+    pub(super) fn new(
+        client: ClusterClient,
+        broker: BrokerId,
+        purpose: Purpose,
+        patience: Duration,
+    ) -> (Self, OutletHandle) {
+        let (sender, items) = mpsc::unbounded_channel();
+        let outlet = Self {
+            client,
+            broker,
+            purpose,
+            patience,
+            items,
+            waiting: VecDeque::new(),
+        };
+        (outlet, OutletHandle { items: sender })
+    }
+
+    /// Sends until nobody can want anything any more.
+    pub(super) async fn run(mut self) {
+        let mut sent = FuturesOrdered::new();
+        loop {
+            while let Ok(item) = self.items.try_recv() {
+                self.waiting.push_back(item);
+            }
+            if !self.waiting.is_empty() && sent.len() < REQUESTS_MAX {
+                match self.submit().await {
+                    Ok((items, in_flight)) => sent.push_back(await_answer(items, in_flight)),
+                    Err((items, fault)) => self.lost(items, &fault),
+                }
+                continue;
+            }
+            tokio::select! {
+                biased;
+                Some((items, answer)) = sent.next(), if !sent.is_empty() => match answer {
+                    Ok(answer) => self.answered(items, answer),
+                    Err(fault) => self.lost(items, &fault),
+                },
+                item = self.items.recv(), if sent.len() < REQUESTS_MAX => match item {
+                    Some(item) => self.waiting.push_back(item),
+                    None if sent.is_empty() => return,
+                    None => self.finish(&mut sent).await,
+                },
+            }
+        }
+    }
+
+    /// Nothing more comes: waits for what is under way.
+    async fn finish(
+        &mut self,
+        sent: &mut FuturesOrdered<impl Future<Output = Sent>>,
+    ) {
+        while let Some((items, answer)) = sent.next().await {
+            match answer {
+                Ok(answer) => self.answered(items, answer),
+                Err(fault) => self.lost(items, &fault),
+            }
+        }
+    }
+
+    /// Sends the next request.
+    async fn submit(&mut self) -> Result<(Vec<Item>, InFlight), (Vec<Item>, Error)> {
+        let (items, request) = self.gather();
+        let deadline = Instant::now() + self.patience + ANSWER_TIME;
+        let connection = self
+            .client
+            .connection(self.broker, self.purpose, deadline)
+            .await;
+        let submitted = match connection {
+            Ok(connection) => request.submit(&connection, deadline).await,
+            Err(fault) => Err(fault),
+        };
+        match submitted {
+            Ok(in_flight) => Ok((items, in_flight)),
+            Err(fault) => Err((items, fault)),
+        }
+    }
+
+    /// One batch of each partition, in the order of waiting.
+    fn gather(&mut self) -> (Vec<Item>, Request) {
+        let mut request = Request::new(self.patience);
+        let mut items = Vec::new();
+        let mut seen: HashSet<TopicPartition> = HashSet::new();
+        let mut rest = VecDeque::with_capacity(self.waiting.len());
+        let mut bytes = 0;
+        while let Some(item) = self.waiting.pop_front() {
+            let size: usize = item.parts.iter().map(Bytes::len).sum();
+            let fits = items.is_empty() || bytes + size <= REQUEST_BYTES_MAX;
+            let at = &item.lane.target;
+            // Those behind a batch that has to wait wait too, or they would overtake it.
+            if !fits || seen.contains(at) {
+                seen.insert(at.clone());
+                rest.push_back(item);
+                continue;
+            }
+            seen.insert(at.clone());
+            let batch = produce::Batch {
+                topic: at.topic.clone(),
+                topic_id: item.topic_id,
+                partition: at.partition,
+                records: item.parts.to_vec(),
+            };
+            match request.add(batch) {
+                Ok(()) => {
+                    bytes += size;
+                    items.push(item);
+                }
+                Err(_) => rest.push_back(item),
+            }
+        }
+        self.waiting = rest;
+        (items, request)
+    }
+
+    fn answered(&self, items: Vec<Item>, answer: produce::Answer) {
+        let nodes = answer.nodes;
+        let mut answers: std::collections::HashMap<TopicPartition, PartitionAnswer> = answer
+            .partitions
+            .into_iter()
+            .map(|one| (one.partition.clone(), one))
+            .collect();
+        for item in items {
+            match answers.remove(&item.lane.target) {
+                Some(told) => self.tell(&item, &told, &nodes),
+                None => item.lane.connection_lost(item.run, item.way),
+            }
+        }
+    }
+
+    fn tell(&self, item: &Item, told: &PartitionAnswer, nodes: &[Node]) {
+        let lane = &item.lane;
+        let at = &lane.target;
+        let answer = meaning(told);
+        let mut leader_is_other = false;
+        if told.code != Code::NONE {
+            debug!(partition = %at, code = %told.code, message = told.message, "batch refused");
+            leader_is_other = moves(told.code);
+            if leader_is_other {
+                let is_told = told
+                    .leader
+                    .is_some_and(|leader| self.client.note_leader(at, leader, nodes));
+                if !is_told {
+                    self.client.mark_stale(&at.topic);
+                }
+            }
+        }
+        if told.code == Code::CORRUPT_MESSAGE && !is_sound(&item.parts) {
+            lane.fail(damaged(lane));
+        } else if answer == Answer::Terminal {
+            lane.fail(refusal(lane, told));
+        } else {
+            lane.answered(item.run, item.id, item.attempt, answer, leader_is_other);
+        }
+    }
+
+    /// The connection is gone, or there is none.
+    fn lost(&mut self, items: Vec<Item>, fault: &Error) {
+        debug!(broker = self.broker.0, %fault, "cannot produce");
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut told: HashSet<*const Lane> = HashSet::new();
+        for item in items.into_iter().chain(waiting) {
+            self.client.mark_stale(&item.lane.target.topic);
+            item.lane.trouble(Side::Target, Some(&fault.to_string()));
+            if told.insert(Arc::as_ptr(&item.lane)) {
+                item.lane.connection_lost(item.run, item.way);
+            }
+        }
+    }
+}
+
+async fn await_answer(items: Vec<Item>, in_flight: InFlight) -> Sent {
+    let answer = in_flight.answer().await;
+    (items, answer)
+}
+
+/// What an answer means to the sender.
+fn meaning(told: &PartitionAnswer) -> Answer {
+    match (told.code, told.base_offset) {
+        (Code::NONE, Some(base_offset)) => Answer::Acked { base_offset },
+        (Code::NONE, None) | (Code::DUPLICATE_SEQUENCE_NUMBER, _) => Answer::Duplicate,
+        (Code::OUT_OF_ORDER_SEQUENCE_NUMBER, _) => Answer::OutOfOrder,
+        (Code::INVALID_PRODUCER_EPOCH | Code::PRODUCER_FENCED, _) => Answer::OldEpoch,
+        (Code::UNKNOWN_PRODUCER_ID, _) => Answer::UnknownProducer,
+        // Checked before anything is appended.
+        (
+            Code::NOT_ENOUGH_REPLICAS
+            | Code::CORRUPT_MESSAGE
+            | Code::UNKNOWN_TOPIC_OR_PARTITION
+            | Code::UNKNOWN_TOPIC_ID
+            | Code::INCONSISTENT_TOPIC_ID
+            | Code::THROTTLING_QUOTA_EXCEEDED,
+            _,
+        ) => Answer::Refused,
+        (code, _) => match code.class() {
+            Class::Retryable | Class::Refresh => {
+                Answer::Unsure
+            }
+            Class::Terminal | Class::Fenced => {
+                Answer::Terminal
+            }
+        },
+    }
+}
+
+/// Whether the partition is to be looked for at another broker.
+fn moves(code: Code) -> bool {
+    code.class() == Class::Refresh
+}
+
+/// Whether a batch is as its checksum says: what is not was damaged before it came to us, or here.
+fn is_sound([header, payload]: &[Bytes; 2]) -> bool {
+    Batch::parse([&header[..], &payload[..]].concat().into())
+        .is_ok_and(|batch| batch.verify().is_ok())
+}
+
+fn damaged(lane: &Lane) -> Fault {
+    let from = lane.checkpoint().map_or(0, |checkpoint| checkpoint.place.offset.0);
+    Fault::new(
+        Kind::Source,
+        format!(
+            "a batch at or after source offset {from} is damaged: its checksum does not fit its records; \
+             delete the records below the next good batch on the source, or repair its log"
+        ),
+    )
+}
+
+/// The fault behind a batch that will never be taken.
+fn refusal(lane: &Lane, told: &PartitionAnswer) -> Fault {
+    let at = &lane.target;
+    let offset = lane.checkpoint().map(|checkpoint| checkpoint.place.offset);
+    let from = offset.map_or(String::new(), |offset| format!(" from source offset {offset} on"));
+    let words = told.record_errors.first().and_then(|error| error.message.clone());
+    let words = words.or_else(|| told.message.clone());
+    let words = words.map_or(String::new(), |words| format!(" ({words})"));
+    let code = told.code;
+    let remedy = match code {
+        Code::MESSAGE_TOO_LARGE | Code::RECORD_LIST_TOO_LARGE => "; raise its max.message.bytes",
+        Code::INVALID_TIMESTAMP => {
+            "; widen its message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+        }
+        _ => "",
+    };
+    let kind = match code {
+        Code::TOPIC_AUTHORIZATION_FAILED | Code::CLUSTER_AUTHORIZATION_FAILED => Kind::Target,
+        _ => Kind::Refused,
+    };
+    Fault::new(
+        kind,
+        format!("target partition {at} refuses a batch{from}: {code}{words}{remedy}"),
+    )
+}

@@ -1,0 +1,240 @@
+//! Reads a stretch of a partition once, for what it says about counting.
+
+use std::time::Duration;
+
+use kreplicator_batch::{
+    AbortedFilter, Batch,
+    aborted::{AbortedTransaction, Verdict},
+    records::Unpacked,
+    split::{self, Entry},
+};
+use kreplicator_model::ids::Offset;
+use kreplicator_wire::{
+    cluster::{ClusterClient, Purpose},
+    code::Code,
+    error::Error,
+    fetch::{Fetched, Position, Session, Settings},
+    topic::TopicPartition,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::fault::{Fault, Kind};
+
+/// Connections of scans, apart from those of fetchers.
+const SCANS: Purpose = Purpose::Fetch(u32::MAX);
+/// Bytes asked for at a time, to begin with.
+const BYTES: i32 = 4 << 20;
+/// Between questions that brought nothing.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Records of one batch may unfold to this many bytes.
+const PLAIN_BYTES_MAX: usize = 256 << 20;
+
+/// A stretch of a partition.
+#[derive(Debug, Clone)]
+pub(super) struct Stretch {
+    pub(super) at: TopicPartition,
+    /// First offset.
+    pub(super) from: Offset,
+    /// End, exclusive.
+    pub(super) to: Offset,
+}
+
+/// Reads a stretch, batch by batch, up to the last stable offset; `look` says whether to go on.
+///
+/// # Errors
+/// What was not read until `deadline`.
+pub(super) async fn scan(
+    client: &ClusterClient,
+    stretch: &Stretch,
+    deadline: Instant,
+    mut look: impl FnMut(&Batch, Verdict) -> bool,
+) -> Result<(), Fault> {
+    let mut position = stretch.from;
+    let mut bytes_max = BYTES;
+    let mut last: Option<Error> = None;
+    while position < stretch.to {
+        if Instant::now() >= deadline {
+            return Err(late(stretch, position, last.as_ref()));
+        }
+        let fetched = match fetch(client, &stretch.at, position, bytes_max, deadline).await {
+            Ok(fetched) => fetched,
+            Err(fault) if fault.is_retryable() => {
+                client.mark_stale(&stretch.at.topic);
+                last = Some(fault);
+                sleep(PAUSE).await;
+                continue;
+            }
+            Err(fault) => return Err(Fault::new(Kind::Source, fault.to_string())),
+        };
+        let aborted = fetched.aborted.iter().map(|one| AbortedTransaction {
+            producer_id: one.producer_id,
+            first_offset: one.first_offset.0,
+        });
+        let mut filter = AbortedFilter::new(aborted.collect());
+        let before = position;
+        for entry in split::entries(fetched.records) {
+            let batch = match entry {
+                Ok(Entry::Batch(batch)) => batch,
+                Ok(Entry::Partial(partial)) => {
+                    if position == before
+                        && let Some(needed) = partial.bytes_needed
+                    {
+                        bytes_max = i32::try_from(needed).unwrap_or(i32::MAX);
+                    }
+                    break;
+                }
+                Ok(Entry::Message(_)) => {
+                    return Err(unreadable(stretch, position, "it has an old message format"));
+                }
+                Err(error) => return Err(unreadable(stretch, position, &error.to_string())),
+            };
+            let verdict = filter
+                .judge(&batch)
+                .map_err(|error| unreadable(stretch, position, &error.to_string()))?;
+            let header = batch.header();
+            if header.base_offset >= stretch.to.0 {
+                return Ok(());
+            }
+            if header.next_offset() > position.0 {
+                position = Offset(header.next_offset());
+                if !look(&batch, verdict) {
+                    return Ok(());
+                }
+            }
+        }
+        if position == before {
+            sleep(PAUSE).await;
+        }
+    }
+    Ok(())
+}
+
+async fn fetch(
+    client: &ClusterClient,
+    at: &TopicPartition,
+    offset: Offset,
+    bytes_max: i32,
+    deadline: Instant,
+) -> Result<Fetched, Error> {
+    let leader = client.leader(at, deadline).await?;
+    let topic = client.topic(&at.topic, deadline).await?;
+    let connection = client.connection(leader.broker, SCANS, deadline).await?;
+    let mut session = Session::new(Settings {
+        bytes_max,
+        ..Settings::default()
+    });
+    let position = Position {
+        offset,
+        leader_epoch: leader.epoch,
+        last_fetched_epoch: None,
+        bytes_max,
+    };
+    session.update(at.clone(), topic.id, position);
+    let version = connection.version::<kreplicator_wire::fetch::Request>()?;
+    let request = session.next_request(version);
+    let answer = session.apply(connection.send(request, deadline).await?)?;
+    let fetched = answer.partitions.into_iter().next();
+    let fetched = fetched.ok_or_else(|| Error::Refused {
+        what: format!("reading {at}"),
+        code: Code::REQUEST_TIMED_OUT,
+    })?;
+    if fetched.code == Code::NONE {
+        return Ok(fetched);
+    }
+    Err(Error::Refused {
+        what: format!("reading {at} from offset {offset}"),
+        code: fetched.code,
+    })
+}
+
+/// Copyable records in a stretch.
+///
+/// # Errors
+/// As [`scan`].
+pub(super) async fn count(
+    client: &ClusterClient,
+    stretch: &Stretch,
+    deadline: Instant,
+) -> Result<u64, Fault> {
+    let mut counted = 0;
+    let mut fault = None;
+    scan(client, stretch, deadline, |batch, verdict| {
+        if verdict == Verdict::Keep {
+            match records_within(batch, stretch.from, stretch.to) {
+                Ok(offsets) => counted += offsets.len() as u64,
+                Err(text) => fault = Some(unreadable(stretch, stretch.from, &text)),
+            }
+        }
+        fault.is_none()
+    })
+    .await?;
+    fault.map_or(Ok(counted), Err)
+}
+
+/// The offset after the first `records` copyable records of a stretch; None: it has fewer.
+///
+/// # Errors
+/// As [`scan`].
+pub(super) async fn after(
+    client: &ClusterClient,
+    stretch: &Stretch,
+    records: u64,
+    deadline: Instant,
+) -> Result<Option<Offset>, Fault> {
+    if records == 0 {
+        return Ok(Some(stretch.from));
+    }
+    let mut left = records;
+    let mut found = None;
+    let mut fault = None;
+    scan(client, stretch, deadline, |batch, verdict| {
+        if verdict == Verdict::Keep {
+            match records_within(batch, stretch.from, stretch.to) {
+                Ok(offsets) if offsets.len() as u64 >= left => {
+                    let index = usize::try_from(left - 1).unwrap_or(usize::MAX);
+                    found = offsets.get(index).map(|offset| Offset(offset + 1));
+                }
+                Ok(offsets) => left -= offsets.len() as u64,
+                Err(text) => fault = Some(unreadable(stretch, stretch.from, &text)),
+            }
+        }
+        found.is_none() && fault.is_none()
+    })
+    .await?;
+    fault.map_or(Ok(found), Err)
+}
+
+/// Offsets of a batch's records in `[from, to)`.
+fn records_within(batch: &Batch, from: Offset, to: Offset) -> Result<Vec<i64>, String> {
+    let header = batch.header();
+    let is_within = header.base_offset >= from.0 && header.next_offset() <= to.0;
+    if is_within && batch.shape().is_dense() {
+        return Ok((header.base_offset..header.next_offset()).collect());
+    }
+    let unpacked = Unpacked::open(batch, PLAIN_BYTES_MAX).map_err(|error| error.to_string())?;
+    let mut offsets = Vec::new();
+    for record in unpacked.records() {
+        let offset = record.map_err(|error| error.to_string())?.offset;
+        if offset >= from.0 && offset < to.0 {
+            offsets.push(offset);
+        }
+    }
+    Ok(offsets)
+}
+
+fn late(stretch: &Stretch, position: Offset, last: Option<&Error>) -> Fault {
+    let Stretch { at, from, to } = stretch;
+    let cause = last.map_or(String::new(), |last| format!(" ({last})"));
+    Fault::new(
+        Kind::Source,
+        format!("offsets [{from}, {to}) of {at} were not read in time, only up to {position}{cause}"),
+    )
+}
+
+fn unreadable(stretch: &Stretch, position: Offset, what: &str) -> Fault {
+    let at = &stretch.at;
+    Fault::new(
+        Kind::Source,
+        format!("offset {position} of {at} cannot be read: {what}"),
+    )
+}

@@ -1,0 +1,574 @@
+//! Where a task begins: its line, its checkpoint, and what the target says, put together by
+//! `model::exact`; everything that has to be read or written on the way is done here.
+
+use std::{sync::Arc, time::Duration};
+
+use kreplicator_batch::Batch;
+use kreplicator_model::{
+    checkpoint::CheckpointMeta,
+    exact::{
+        self, CheckpointPlace, Count, DeliveryMode, Line, NewLine, NextProducer, Place, Producer,
+        ProducerEpoch, ProducerId, ReadFrom, Resume, Rewind, Sender, Start, Tail,
+        TailScan, TakeOver, TakeOverInput, TargetView, Why, take_over,
+    },
+    ids::{Offset, WorkerId},
+    spec::{GapPolicy, StartPolicy},
+};
+use kreplicator_wire::{cluster::group::Commit, error::Error, topic::TopicId};
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+use super::{
+    BatchConfig,
+    ends::{Group, Questions},
+    lane::{Lane, Opening, Shared},
+    lines::{Kept, LineBook, Of, Target},
+    scan::{self, Stretch},
+};
+use crate::{
+    engine::TaskSpec,
+    fault::{Fault, Kind},
+};
+
+/// What the target has and has not committed yet is asked for again after this time.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Attempts at a line before whoever else writes it is left to it.
+const LINE_ATTEMPTS_MAX: u32 = 8;
+
+/// What starts of one link share.
+#[derive(Debug, Clone)]
+pub(super) struct Starter {
+    pub(super) config: BatchConfig,
+    pub(super) source: Questions,
+    pub(super) target: Questions,
+    pub(super) group: Group,
+    pub(super) lines: Arc<dyn LineBook>,
+    pub(super) on_gap: GapPolicy,
+    pub(super) shared: Shared,
+}
+
+/// A start that was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) opening: Opening,
+    /// Source offsets that were gone.
+    pub(super) gap_records: u64,
+}
+
+/// What was read before the decision.
+struct Facts {
+    kept: Option<Kept>,
+    producer_id: ProducerId,
+    checkpoint: Option<CheckpointPlace>,
+    view: TargetView,
+    source_start: Offset,
+    source_end: Offset,
+    is_deterministic: bool,
+    first_offset: Offset,
+    target_topic_id: Option<TopicId>,
+    of: Of,
+    /// When the target was asked.
+    asked: exact::Now,
+}
+
+impl Starter {
+    /// Finds where a task begins.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    pub(super) async fn find(&self, lane: &Lane) -> Result<Found, Fault> {
+        let mut tail = None;
+        let mut gap_records = 0;
+        for _ in 0..LINE_ATTEMPTS_MAX {
+            let mut facts = self.facts(lane).await?;
+            facts.view.tail = tail;
+            self.check(lane, &facts)?;
+            match take_over(&facts.input(&self.config, &self.shared)) {
+                TakeOver::Resume(resume) => {
+                    return Ok(self.resume(lane, &facts, resume, gap_records));
+                }
+                TakeOver::NewLine(new_line) => {
+                    gap_records = gap_records.max(self.gap(lane, &facts)?);
+                    self.write_line(lane, &facts, new_line).await?;
+                }
+                TakeOver::Rewind {
+                    rewind,
+                    resume,
+                    new_line,
+                } => match self.rewind(lane, rewind).await? {
+                    Some((from, count)) => {
+                        if let Some(new_line) = new_line {
+                            let new_line = NewLine { from, ..new_line };
+                            self.write_line(lane, &facts, new_line).await?;
+                        } else if let Some(resume) = resume.rewound(from, count, facts.view.end) {
+                            return Ok(self.resume(lane, &facts, resume, gap_records));
+                        }
+                    }
+                    None => {
+                        let new_line = new_line.unwrap_or(NewLine {
+                            producer: resume.producer.next(None),
+                            from: ReadFrom {
+                                offset: facts.source_start,
+                                skip_records: 0,
+                            },
+                            why: Why::Restart(exact::Reason::SourceDeleted),
+                            repeats_max: None,
+                        });
+                        self.write_line(lane, &facts, new_line).await?;
+                    }
+                },
+                TakeOver::ReadTail { from } => {
+                    let producer = facts.line_producer();
+                    tail = Some(self.read_tail(lane, producer, from, facts.view.end).await?);
+                    continue;
+                }
+                TakeOver::AskAgain => sleep(ASK_AGAIN_AFTER).await,
+                TakeOver::Denied(denied) => {
+                    return Err(Fault::new(Kind::Target, denied.to_string()));
+                }
+            }
+            tail = None;
+        }
+        Err(Fault::new(
+            Kind::Checkpoint,
+            format!(
+                "the line of task {} is written by others again and again; is the link run by another \
+                 installation too?",
+                lane.spec.id
+            ),
+        ))
+    }
+
+    async fn facts(&self, lane: &Lane) -> Result<Facts, Fault> {
+        let deadline = Instant::now() + self.config.call_timeout;
+        let source = |error: Error| Fault::new(Kind::Source, error.to_string());
+        let target = |error: Error| Fault::new(Kind::Target, error.to_string());
+        let stored = |error: super::lines::Error| Fault::new(Kind::Checkpoint, error.to_string());
+        let topic = self
+            .target
+            .client
+            .topic(&lane.spec.target_topic, deadline)
+            .await
+            .map_err(target)?;
+        let cluster_id = self.target.client.cluster_id(deadline).await.map_err(target)?;
+        let of = Of {
+            link: lane.spec.id.link.clone(),
+            topic: lane.spec.id.topic.clone(),
+            partition: lane.spec.id.partition,
+            target: Target {
+                cluster_id,
+                topic: lane.spec.target_topic.clone(),
+                topic_id: topic.id.map(|id| id.to_string()),
+            },
+        };
+        // The line first, then the checkpoint, then the target: each is at least as new as what it is
+        // held against.
+        let kept = self.lines.line(&of).await.map_err(stored)?;
+        let producer_id = self.producer_id(&of).await?;
+        let checkpoint = self.checkpoint(lane).await?;
+        let line_producer = kept.as_ref().map(|kept| kept.line.producer_id);
+        let asked = self.shared.now();
+        let asked_id = line_producer.unwrap_or(producer_id).0;
+        let state = self
+            .target
+            .producer_state(&lane.target, asked_id)
+            .await
+            .map_err(target)?;
+        let log_end = self.target.log_end(&lane.target).await;
+        let (start, end) = self.target.range(&lane.target).await.map_err(target)?;
+        let (source_start, source_end) = self
+            .source
+            .committed_range(&lane.source)
+            .await
+            .map_err(source)?;
+        let is_compacted = self
+            .source
+            .is_compacted(&lane.source.topic)
+            .await
+            .map_err(source)?;
+        let first_offset = self
+            .first_offset(lane, source_start, source_end)
+            .await
+            .map_err(source)?;
+        Ok(Facts {
+            kept,
+            producer_id,
+            checkpoint,
+            view: TargetView {
+                state,
+                start,
+                log_end,
+                end,
+                tail: None,
+            },
+            source_start,
+            source_end,
+            is_deterministic: !is_compacted,
+            first_offset,
+            target_topic_id: topic.id,
+            of,
+            asked,
+        })
+    }
+
+    /// The producer id of the link: allocated once, by whoever needs it first.
+    async fn producer_id(&self, of: &Of) -> Result<ProducerId, Fault> {
+        let stored = |error: super::lines::Error| Fault::new(Kind::Checkpoint, error.to_string());
+        let cluster_id = of.target.cluster_id.as_deref();
+        let known = self.lines.producer_id(&of.link, cluster_id);
+        if let Some(known) = known.await.map_err(stored)? {
+            return Ok(known);
+        }
+        let fresh = self.fresh_producer().await?;
+        self.lines
+            .note_producer_id(&of.link, cluster_id, fresh)
+            .await
+            .map_err(stored)
+    }
+
+    async fn fresh_producer(&self) -> Result<ProducerId, Fault> {
+        let deadline = Instant::now() + self.config.call_timeout;
+        let given = self.target.client.init_producer_id(deadline).await;
+        given
+            .map(|given| ProducerId(given.id))
+            .map_err(|error| Fault::new(Kind::Target, error.to_string()))
+    }
+
+    async fn checkpoint(&self, lane: &Lane) -> Result<Option<CheckpointPlace>, Fault> {
+        let group = &self.group.name;
+        let fault = |text: String| Fault::new(Kind::Checkpoint, text);
+        let committed = self.group.committed(&lane.source).await;
+        let committed = committed
+            .map_err(|error| fault(format!("checkpoints in group {group} cannot be read: {error}")))?;
+        let Some(committed) = committed else {
+            return Ok(None);
+        };
+        let meta = CheckpointMeta::parse(&committed.metadata)
+            .map_err(|error| fault(format!("checkpoint in group {group}: {error}")))?;
+        if let Some(meta) = &meta
+            && meta.epoch > lane.spec.epoch
+        {
+            return Err(taken_over(&lane.spec, meta.epoch, &meta.worker));
+        }
+        let counted = meta.and_then(|meta| meta.counted);
+        Ok(Some(CheckpointPlace {
+            offset: committed.offset,
+            counted: counted
+                .map(|counted| (counted.producer, counted.count, counted.target_end)),
+        }))
+    }
+
+    async fn first_offset(
+        &self,
+        lane: &Lane,
+        start: Offset,
+        end: Offset,
+    ) -> Result<Offset, Error> {
+        Ok(match lane.spec.start {
+            StartPolicy::Earliest => start,
+            StartPolicy::Latest => end,
+            StartPolicy::Timestamp(time) => {
+                let found = self.source.at_time(&lane.source, time).await?;
+                found.unwrap_or(end).clamp(start, end)
+            }
+        })
+    }
+
+    fn check(&self, lane: &Lane, facts: &Facts) -> Result<(), Fault> {
+        if let Some(checkpoint) = facts.checkpoint
+            && checkpoint.offset > facts.source_end
+        {
+            let (offset, end) = (checkpoint.offset, facts.source_end);
+            return Err(Fault::new(
+                Kind::Truncated,
+                format!(
+                    "the source partition ends at {end}, before offset {offset} that was copied up to: \
+                     the topic was truncated or made anew; check both topics, then reset the checkpoint"
+                ),
+            ));
+        }
+        self.gap(lane, facts).map(|_| ())
+    }
+
+    /// Source offsets that were deleted before they were copied.
+    fn gap(&self, _lane: &Lane, facts: &Facts) -> Result<u64, Fault> {
+        let Some(checkpoint) = facts.checkpoint else {
+            return Ok(0);
+        };
+        let (from, to) = (checkpoint.offset, facts.source_start);
+        if from >= to {
+            return Ok(0);
+        }
+        match self.on_gap {
+            GapPolicy::ContinueAndReport => Ok(to.0.abs_diff(from.0)),
+            GapPolicy::Halt => Err(Fault::new(
+                Kind::Gap,
+                format!(
+                    "source offsets [{from}, {to}) were deleted before they were copied and the link \
+                     halts on gaps; set on_gap to continue_and_report, or reset the checkpoint to {to}"
+                ),
+            )),
+        }
+    }
+
+    fn resume(&self, lane: &Lane, facts: &Facts, resume: Resume, gap_records: u64) -> Found {
+        let spec = &lane.spec;
+        info!(
+            task = %spec.id, epoch = %spec.epoch, at = %resume.place.offset,
+            skip_records = resume.skip_records, producer = %resume.producer, mode = %resume.mode,
+            "task begins"
+        );
+        let settings = exact::Settings {
+            source_is_deterministic: facts.is_deterministic,
+            ..self.config.sender
+        };
+        let mode = self.mode_after(lane, resume.mode);
+        let start = Start {
+            mode,
+            ..Start::from(resume)
+        };
+        Found {
+            opening: Opening {
+                sender: Sender::new(settings, start, facts.asked),
+                producer: resume.producer,
+                read_from: resume.place.offset,
+                skip_records: resume.skip_records,
+                target_topic_id: facts.target_topic_id,
+            },
+            gap_records,
+        }
+    }
+
+    /// What an earlier restart of this task could not promise any more stays said.
+    fn mode_after(&self, lane: &Lane, mode: DeliveryMode) -> DeliveryMode {
+        match lane.broken_promise() {
+            Some(reason) => mode.and(DeliveryMode::AtLeastOnce(reason)),
+            None => mode,
+        }
+    }
+
+    /// Writes a line and its first checkpoint.
+    async fn write_line(&self, lane: &Lane, facts: &Facts, new: NewLine) -> Result<(), Fault> {
+        let stored = |error: super::lines::Error| Fault::new(Kind::Checkpoint, error.to_string());
+        let producer = match new.producer {
+            NextProducer::Bumped(producer) => producer,
+            NextProducer::Fresh => Producer {
+                id: self.fresh_producer().await?,
+                epoch: ProducerEpoch(0),
+            },
+        };
+        let base = self.base(lane, new.from, facts.source_end).await?;
+        let line = Line {
+            producer_id: producer.id,
+            producer_epoch: producer.epoch,
+            base,
+            target_from: facts.view.end,
+        };
+        match new.why {
+            Why::First | Why::OtherEngine => {}
+            Why::Restart(reason) => {
+                warn!(task = %lane.spec.id, %reason, from = %base, repeats_max = new.repeats_max,
+                    "counting begins anew");
+                if new.repeats_max != Some(0) {
+                    lane.break_promise(reason);
+                }
+            }
+        }
+        let before = facts.kept.as_ref().map(|kept| &kept.line);
+        let epoch = lane.spec.epoch;
+        let written = self.lines.write(&facts.of, before, &line, epoch).await;
+        if !written.map_err(stored)? {
+            return Ok(());
+        }
+        let place = Place {
+            offset: base,
+            count: Count(0),
+            target_end: facts.view.end,
+        };
+        self.save(lane, producer, place).await
+    }
+
+    /// Commits the first checkpoint of a line, so that the link's lag shows before anything moves.
+    async fn save(&self, lane: &Lane, producer: Producer, place: Place) -> Result<(), Fault> {
+        let commit = commit(&lane.spec, &self.config.worker, producer, place);
+        let deadline = Instant::now() + self.config.call_timeout;
+        let commits = [(lane.source.clone(), commit)].into();
+        let group = &self.group.name;
+        let fault = |error: Error| {
+            let text = format!("checkpoint in group {group} cannot be saved: {error}");
+            Fault::new(Kind::Checkpoint, text)
+        };
+        let outcome = self
+            .group
+            .client
+            .commit_offsets(group, &commits, deadline)
+            .await;
+        let mut outcome = outcome.map_err(fault)?;
+        outcome.remove(&lane.source).unwrap_or(Ok(())).map_err(fault)
+    }
+
+    /// The offset after the records that a new line passes over.
+    async fn base(&self, lane: &Lane, from: ReadFrom, end: Offset) -> Result<Offset, Fault> {
+        if from.skip_records == 0 {
+            return Ok(from.offset);
+        }
+        let stretch = Stretch {
+            at: lane.source.clone(),
+            from: from.offset,
+            to: end,
+        };
+        let deadline = Instant::now() + self.config.scan_timeout;
+        let found = scan::after(&self.source.client, &stretch, from.skip_records, deadline).await?;
+        found.ok_or_else(|| {
+            let records = from.skip_records;
+            let text = format!("source partition {} has fewer than {records} records from {} on",
+                lane.source, from.offset);
+            Fault::new(Kind::Truncated, text)
+        })
+    }
+
+    async fn rewind(
+        &self,
+        lane: &Lane,
+        mut rewind: Rewind,
+    ) -> Result<Option<(ReadFrom, Count)>, Fault> {
+        let deadline = Instant::now() + self.config.scan_timeout;
+        loop {
+            let (from, to) = rewind.stretch();
+            let stretch = Stretch {
+                at: lane.source.clone(),
+                from,
+                to,
+            };
+            let counted = scan::count(&self.source.client, &stretch, deadline).await?;
+            match rewind.counted(counted) {
+                Some(Ok(from)) => return Ok(Some((from, rewind.count()))),
+                Some(Err(wider)) => rewind = wider,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Reads what the target's log holds of a producer.
+    pub(super) async fn read_tail(
+        &self,
+        lane: &Lane,
+        producer: Producer,
+        from: Offset,
+        end: Offset,
+    ) -> Result<Tail, Fault> {
+        let stretch = Stretch {
+            at: lane.target.clone(),
+            from,
+            to: end,
+        };
+        let deadline = Instant::now() + self.config.scan_timeout;
+        let mut tail = TailScan::new(producer, from);
+        let looked = scan::scan(&self.target.client, &stretch, deadline, |batch, _| {
+            note(&mut tail, batch);
+            true
+        });
+        match looked.await {
+            Ok(()) => {
+                tail.reached(end);
+                Ok(Tail::Read(tail))
+            }
+            Err(fault) if fault.cause.contains("AUTHORIZATION") => Ok(Tail::Unreadable),
+            Err(fault) => Err(Fault::new(Kind::Target, fault.cause)),
+        }
+    }
+
+    /// What the target says now of a line.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub(super) async fn view(&self, lane: &Lane, producer: Producer) -> Result<TargetView, Fault> {
+        let target = |error: Error| Fault::new(Kind::Target, error.to_string());
+        let state = self
+            .target
+            .producer_state(&lane.target, producer.id.0)
+            .await
+            .map_err(target)?;
+        let log_end = self.target.log_end(&lane.target).await;
+        let (start, end) = self.target.range(&lane.target).await.map_err(target)?;
+        Ok(TargetView {
+            state,
+            start,
+            log_end,
+            end,
+            tail: None,
+        })
+    }
+}
+
+impl Facts {
+    fn line_producer(&self) -> Producer {
+        let counted = self.checkpoint.and_then(|checkpoint| checkpoint.counted);
+        let counted = counted.map(|(producer, ..)| producer);
+        let line = self.kept.as_ref().map(|kept| kept.line.producer());
+        counted.max(line).unwrap_or(Producer {
+            id: self.producer_id,
+            epoch: ProducerEpoch(0),
+        })
+    }
+
+    fn input(&self, config: &BatchConfig, shared: &Shared) -> TakeOverInput<'_> {
+        TakeOverInput {
+            line: self.kept.as_ref().map(|kept| &kept.line),
+            producer_id: self.producer_id,
+            checkpoint: self.checkpoint,
+            target: self.view,
+            target_is_another: self.kept.as_ref().is_some_and(|kept| kept.target_is_another),
+            source_start: self.source_start,
+            source_is_deterministic: self.is_deterministic,
+            first_offset: self.first_offset,
+            now: shared.clock.now(),
+            state_lifetime: config.sender.state_lifetime,
+        }
+    }
+}
+
+fn note(tail: &mut TailScan, batch: &Batch) {
+    let header = batch.header();
+    let writer = header.producer.is_some().then(|| Producer {
+        id: ProducerId(header.producer.id),
+        epoch: ProducerEpoch(header.producer.epoch),
+    });
+    let first = exact::Sequence::new(header.producer.base_sequence);
+    let records = u64::from(header.last_offset_delta.unsigned_abs()) + 1;
+    tail.batch(writer, first, records, Offset(header.next_offset()));
+}
+
+/// A checkpoint as it is committed.
+pub(super) fn commit(
+    spec: &TaskSpec,
+    worker: &WorkerId,
+    producer: Producer,
+    place: Place,
+) -> Commit {
+    let meta = CheckpointMeta::new(spec.epoch, worker.clone(), None).with_counted(producer, place);
+    Commit {
+        offset: place.offset,
+        leader_epoch: None,
+        metadata: meta.to_string(),
+    }
+}
+
+fn taken_over(
+    spec: &TaskSpec,
+    epoch: kreplicator_model::ids::OwnerEpoch,
+    worker: &WorkerId,
+) -> Fault {
+    Fault::new(
+        Kind::Fenced,
+        format!(
+            "worker {worker} has taken over with epoch {epoch}, ours is {}; if no other worker here \
+             runs this task, another installation uses link {} on the same clusters: stop it, or name \
+             the link otherwise",
+            spec.epoch, spec.id.link
+        ),
+    )
+}
+
+/// Longest reading of a stretch at a start.
+pub(super) const SCAN_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,0 +1,58 @@
+//! The target of a link: one outlet for each broker that leads anything.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use kreplicator_wire::{
+    cluster::{ClusterClient, Purpose},
+    topic::BrokerId,
+};
+use tokio_util::task::TaskTracker;
+
+use super::outlet::{Outlet, OutletHandle};
+
+/// Finds outlets. Clones are the same; its tasks end when it and all lanes are gone.
+#[derive(Debug, Clone)]
+pub(super) struct Outlets {
+    client: ClusterClient,
+    /// Number of the connections of these outlets.
+    number: u32,
+    /// How long a broker may wait for its replicas.
+    patience: Duration,
+    tracker: TaskTracker,
+    outlets: Arc<Mutex<HashMap<BrokerId, OutletHandle>>>,
+}
+
+impl Outlets {
+    pub(super) fn new(
+        client: ClusterClient,
+        number: u32,
+        patience: Duration,
+        tracker: TaskTracker,
+    ) -> Self {
+        Self {
+            client,
+            number,
+            patience,
+            tracker,
+            outlets: Arc::default(),
+        }
+    }
+
+    /// The outlet to a broker.
+    pub(super) fn to(&self, broker: BrokerId) -> OutletHandle {
+        let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
+        outlets.retain(|_, outlet| outlet.is_alive());
+        let outlet = outlets.entry(broker).or_insert_with(|| {
+            let purpose = Purpose::Produce(self.number);
+            let (outlet, handle) =
+                Outlet::new(self.client.clone(), broker, purpose, self.patience);
+            self.tracker.spawn(outlet.run());
+            handle
+        });
+        outlet.clone()
+    }
+}
