@@ -37,7 +37,7 @@ public class Corpus {
     }
 
     static void topics(String broker, List<String> specs) throws Exception {
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker))) {
+        try (AdminClient admin = AdminClient.create(Map.of("bootstrap.servers", broker))) {
             List<NewTopic> topics = new ArrayList<>();
             for (String spec : specs) {
                 String[] words = spec.split(",");
