@@ -74,6 +74,31 @@ fn the_corpus_has_every_client_with_every_codec() {
 }
 
 #[test]
+fn the_corpus_has_both_shapes_of_snappy_and_the_lz4_checksum_of_old_producers() {
+    let framed = |name| {
+        Fixture::named(name).data()[0]
+            .payload()
+            .starts_with(b"\x82SNAPPY\0")
+    };
+    assert!(framed("java-snappy") && framed("python-snappy") && !framed("rdkafka-snappy"));
+    let header_checksum = |name: &str| {
+        let message = Fixture::named(name).messages().swap_remove(0);
+        let magic = b"\x04\x22\x4d\x18\x60\x40";
+        let at = message
+            .bytes()
+            .windows(6)
+            .position(|bytes| bytes == magic)
+            .expect("lz4 frame");
+        message.bytes()[at + 6]
+    };
+    for (magic, checksum) in [(0, 0x1a), (1, 0x82)] {
+        for client in ["old-java", "rdkafka-old"] {
+            assert_eq!(header_checksum(&format!("{client}{magic}-lz4")), checksum);
+        }
+    }
+}
+
+#[test]
 fn every_checksum_is_right() {
     for fixture in Fixture::all() {
         for entry in fixture.entries() {

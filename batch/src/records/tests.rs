@@ -161,6 +161,29 @@ fn c023_append_time_shows_for_every_record_unless_the_written_time_is_asked_for(
 }
 
 #[test]
+fn an_emptied_batch_has_no_records_whatever_codec_it_names() {
+    for compression in Compression::ALL {
+        let header = BatchHeader {
+            attributes: Attributes::new(compression, TimestampType::CreateTime),
+            ..*batch(&[], 0).header()
+        };
+        let emptied = Batch::parse(header.encode().to_vec().into()).unwrap();
+        assert_eq!(read(&emptied), [], "{compression}");
+        let lies = BatchHeader {
+            record_count: 1,
+            ..header
+        }
+        .encode()
+        .to_vec();
+        // An uncompressed one is refused by its header already.
+        if let Ok(lies) = Batch::parse(lies.into()) {
+            let unpacked = Unpacked::open(&lies, PLENTY).unwrap();
+            assert!(unpacked.records().next().unwrap().is_err(), "{compression}");
+        }
+    }
+}
+
+#[test]
 fn a_payload_beyond_the_limit_is_not_opened() {
     for compression in Compression::ALL {
         let batch = batch_of(compression, &[Owned::text(7, &"x".repeat(1000))]);
