@@ -22,6 +22,9 @@ fn sendable(batch: &Batch) {
 }
 
 proptest! {
+    // Each opens and writes several batches.
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
     #[test]
     fn kept_records_close_up_in_order_with_their_times_and_codec(
         records in any_records(),
