@@ -108,7 +108,8 @@ cat >"$work/old/server.properties" <<-END
 	log.retention.ms=-1
 	offsets.topic.replication.factor=1
 END
-old org.apache.zookeeper.server.quorum.QuorumPeerMain "$work/old/zookeeper.properties" >"$work/old/zookeeper.log" 2>&1 &
+nice -n 19 java -Xmx256m -cp "$work/old/libs/*" org.apache.zookeeper.server.quorum.QuorumPeerMain \
+    "$work/old/zookeeper.properties" >"$work/old/zookeeper.log" 2>&1 &
 pids+=($!)
 wait_for_port "$zookeeper"
 nice -n 19 java -Xmx384m -cp "$work/old/libs/*" kafka.Kafka "$work/old/server.properties" >"$work/old/broker.log" 2>&1 &
