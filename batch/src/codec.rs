@@ -104,7 +104,7 @@ impl fmt::Display for Compression {
 /// How hard the codecs that have levels try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Levels {
-    /// 1 (fast) to 9 (small).
+    /// 0 (stored), 1 (fast) to 9 (small).
     pub gzip: u32,
     /// 1 (fast) to 22 (small); negative ones are faster still.
     pub zstd: i32,

@@ -359,3 +359,6 @@ impl<'a> Iterator for Records<'a> {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,7 +94,9 @@ impl Unpacked {
         let payload = batch.payload();
         let base_offset = header.base_offset;
         let compression = header.attributes.compression();
-        let plain = if compression == Compression::None && payload.len() <= bytes_max {
+        let is_plain = compression == Compression::None && payload.len() <= bytes_max;
+        // An emptied batch may name a codec and has nothing that it wrote.
+        let plain = if is_plain || payload.is_empty() {
             payload
         } else {
             codec::decompress(compression, &payload, bytes_max)

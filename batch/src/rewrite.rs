@@ -63,6 +63,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// Kafka's own levels, and the timestamps that consumers see.
+    pub fn new(plain_bytes_max: usize) -> Self {
+        Self {
+            plain_bytes_max,
+            levels: Levels::default(),
+            times: Times::Shown,
+        }
+    }
+
     fn open(&self, batch: &Batch) -> Result<Unpacked, Error> {
         if batch.shape().is_control() {
             return Err(Error::Control {

@@ -9,7 +9,7 @@ use crate::build::{Push, Settings};
 use crate::codec::Compression;
 use crate::records::{Header, Headers, Record, Unpacked};
 use crate::rewrite::Options;
-use crate::{Batch, BatchBuilder, Levels};
+use crate::{Batch, BatchBuilder};
 
 /// More than any test writes.
 pub(crate) const PLENTY: usize = 1 << 24;
@@ -81,11 +81,7 @@ impl Owned {
 }
 
 pub(crate) fn options() -> Options {
-    Options {
-        plain_bytes_max: PLENTY,
-        levels: Levels::default(),
-        times: Default::default(),
-    }
+    Options::new(PLENTY)
 }
 
 /// A batch of `records` at their own offsets.

@@ -4,7 +4,7 @@ use super::*;
 use crate::build::Settings;
 use crate::header::{Attributes, HEADER_BYTES};
 use crate::testkit::{Owned, PLENTY, any_records, batch_of, batch_with, read};
-use crate::varint::{put_i32, put_i64};
+use crate::varint::put_i64;
 
 /// An uncompressed batch of this payload that says it has `count` records.
 fn batch(payload: &[u8], count: i32) -> Batch {
@@ -132,15 +132,11 @@ fn after_an_error_nothing_follows() {
 
 #[test]
 fn fewer_records_than_said_is_an_error() {
-    let mut payload = framed(&[0, 0, -1, 20, 0]);
-    payload.splice(
-        payload.len() - 1..,
-        [b"0123456789".as_slice(), &[0]].concat(),
-    );
-    // The ten bytes are room enough for the count to pass the header's check.
-    payload[0] = 0;
-    put_i32(&mut payload, 0);
-    assert!(outcome(&payload, 2).is_err());
+    // One record of 14 bytes: room enough for the two that the header says.
+    let wide = i64::from(i32::MAX) << 20;
+    let payload = framed(&[wide, 0, -1, -1, 0]);
+    assert!(payload.len() >= 14, "{}", payload.len());
+    assert_eq!(what(&payload, 2), "length is cut off");
 }
 
 #[test]
@@ -162,6 +158,29 @@ fn c023_append_time_shows_for_every_record_unless_the_written_time_is_asked_for(
         .map(|record| Owned::of(&record.unwrap()))
         .collect();
     assert_eq!(found, written);
+}
+
+#[test]
+fn an_emptied_batch_has_no_records_whatever_codec_it_names() {
+    for compression in Compression::ALL {
+        let header = BatchHeader {
+            attributes: Attributes::new(compression, TimestampType::CreateTime),
+            ..*batch(&[], 0).header()
+        };
+        let emptied = Batch::parse(header.encode().to_vec().into()).unwrap();
+        assert_eq!(read(&emptied), [], "{compression}");
+        let lies = BatchHeader {
+            record_count: 1,
+            ..header
+        }
+        .encode()
+        .to_vec();
+        // An uncompressed one is refused by its header already.
+        if let Ok(lies) = Batch::parse(lies.into()) {
+            let unpacked = Unpacked::open(&lies, PLENTY).unwrap();
+            assert!(unpacked.records().next().unwrap().is_err(), "{compression}");
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub struct Joined {
     pub batch: Option<Batch>,
     /// How many went in whole, `≥ 1` unless none were given; go on with the next.
     pub taken: usize,
-    /// Source offset below which all is accounted for once the batch is delivered.
+    /// Source offset below which all is accounted for once the batch is delivered; 0 if none were given.
     pub next_offset: i64,
 }
 
@@ -115,27 +115,28 @@ fn fill<S: Source>(
     options: &Options,
 ) -> Result<Joined, Error> {
     let mut builder = options.builder(compression, bytes_max);
-    let mut taken = 0;
-    let mut next_offset = 0;
+    let mut taken = 0_usize;
     for source in sources {
         let mark = builder.mark();
         if !source.add_to(&mut builder, options)? {
-            if taken > 0 {
-                builder.roll_back(mark);
-                break;
-            }
-            // The first source alone is beyond the limit.
-            builder = options.builder(compression, usize::MAX);
-            if !source.add_to(&mut builder, options)? {
-                return Err(build::Error::TooLong {
-                    bytes: builder.plain_batch_bytes(),
-                }
-                .into());
-            }
+            builder.roll_back(mark);
+            break;
         }
         taken += 1;
-        next_offset = source.next_offset();
     }
+    if let (0, Some(first)) = (taken, sources.first()) {
+        // Alone beyond the limit already.
+        builder = options.builder(compression, usize::MAX);
+        if !first.add_to(&mut builder, options)? {
+            return Err(build::Error::TooLong {
+                bytes: builder.plain_batch_bytes(),
+            }
+            .into());
+        }
+        taken = 1;
+    }
+    let last = taken.checked_sub(1).and_then(|last| sources.get(last));
+    let next_offset = last.map_or(0, Source::next_offset);
     Ok(Joined {
         batch: builder.finish()?,
         taken,

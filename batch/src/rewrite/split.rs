@@ -4,7 +4,9 @@ use super::{Error, Options, next_limit};
 use crate::batch::Batch;
 use crate::build::{self, Push};
 use crate::codec::Compression;
+use crate::header::HEADER_BYTES;
 use crate::records::Records;
+use crate::records::encoding::body_bytes;
 
 /// A piece of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +89,8 @@ fn take(
         match builder.push(&record)? {
             Push::Added => last_offset = record.offset,
             Push::Full if builder.is_empty() => {
-                return Err(build::Error::TooLong { bytes: usize::MAX }.into());
+                let bytes = HEADER_BYTES.saturating_add(body_bytes(&record, 0, 0));
+                return Err(build::Error::TooLong { bytes }.into());
             }
             Push::Full => {
                 *rest = before;

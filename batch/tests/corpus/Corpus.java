@@ -37,7 +37,7 @@ public class Corpus {
     }
 
     static void topics(String broker, List<String> specs) throws Exception {
-        try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker))) {
+        try (AdminClient admin = AdminClient.create(Map.of("bootstrap.servers", broker))) {
             List<NewTopic> topics = new ArrayList<>();
             for (String spec : specs) {
                 String[] words = spec.split(",");
@@ -124,26 +124,24 @@ public class Corpus {
             }
         }
         topic = "java-compacted";
-        long written = 0;
         // A producer that ends here leaves an empty batch behind once all its records are replaced.
         try (Producer<byte[], byte[]> p = producer(broker, "none")) {
-            for (int i = 0; i < 5; i++, written++) p.send(record(topic, T0 + i, "key-" + i, "first"));
+            for (int i = 0; i < 5; i++) p.send(record(topic, T0 + i, "key-" + i, "first"));
         }
         try (Producer<byte[], byte[]> p = producer(broker, "zstd")) {
-            for (int i = 0; i < 10; i++, written++) p.send(record(topic, T0 + 10 + i, "key-" + i, "second"));
+            for (int i = 0; i < 10; i++) p.send(record(topic, T0 + 10 + i, "key-" + i, "second"));
             p.flush();
-            for (int i = 0; i < 10; i += 3, written++) {
+            for (int i = 0; i < 10; i += 3) {
                 p.send(record(topic, T0 + 20 + i, "key-" + i, i == 3 ? null : "third"));
             }
             p.flush();
-            // A segment that is written to is not cleaned: two records more roll it.
-            for (int i = 0; i < 2; i++, written++) {
-                Thread.sleep(1500);
-                p.send(record(topic, T0 + 30, "last", "" + i));
+            // A segment that is written to is not cleaned: two later records roll it (by their own times).
+            for (int i = 1; i <= 2; i++) {
+                p.send(record(topic, T0 + 10_000 * i, "last", "" + i));
                 p.flush();
             }
         }
-        long deadline = System.nanoTime() + 60_000_000_000L;
+        long deadline = System.nanoTime() + 40_000_000_000L;
         while (read(broker, topic, "read_uncommitted").size() > 12) {
             if (System.nanoTime() > deadline) throw new IllegalStateException("not compacted");
             Thread.sleep(500);

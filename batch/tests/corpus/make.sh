@@ -43,7 +43,8 @@ collect() { # data folder, topic...
 }
 
 jars now org.apache.kafka:kafka_2.13:4.3.1 org.apache.kafka:kafka-tools:4.3.1 org.slf4j:slf4j-nop:1.7.36
-jars old org.apache.kafka:kafka_2.12:2.1.1 org.apache.zookeeper:zookeeper:3.4.13
+# Zookeeper 3.4, which that Kafka came with, finds no address on Java 14 and newer (ZOOKEEPER-3779).
+jars old org.apache.kafka:kafka_2.12:2.1.1 org.apache.zookeeper:zookeeper:3.5.10 org.slf4j:slf4j-nop:1.7.25
 [ -d "$work/py" ] || {
     python3 -m venv "$work/py"
     "$work/py/bin/pip" install -q kafka-python==3.0.12 confluent-kafka==2.16.1 python-snappy lz4 zstandard
@@ -89,7 +90,7 @@ now "$here/Corpus.java" write "127.0.0.1:$port" "${java[@]}"
 now "$here/Corpus.java" special "127.0.0.1:$port"
 now "$here/Corpus.java" dump "127.0.0.1:$port" "$here" "${all[@]}"
 collect "$work/now/data" "${all[@]}"
-cp "$work/now/data/java-transactions-0/00000000000000000000.txnindex" "$here/java-transactions.txnindex"
+cat "$work/now/data/java-transactions-0/"*.txnindex >"$here/java-transactions.txnindex"
 kill "${pids[0]}" && wait "${pids[0]}" || true
 pids=()
 
@@ -97,7 +98,8 @@ pids=()
 # its own.
 rm -rf "$work/old/data" && mkdir -p "$work/old/data"
 port=$(free_port) zookeeper=$(free_port)
-printf 'dataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\n' "$work/old/data/zk" "$zookeeper" >"$work/old/zookeeper.properties"
+printf 'dataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n' \
+    "$work/old/data/zk" "$zookeeper" >"$work/old/zookeeper.properties"
 cat >"$work/old/server.properties" <<-END
 	broker.id=1
 	listeners=PLAINTEXT://127.0.0.1:$port
@@ -106,7 +108,8 @@ cat >"$work/old/server.properties" <<-END
 	log.retention.ms=-1
 	offsets.topic.replication.factor=1
 END
-old org.apache.zookeeper.server.quorum.QuorumPeerMain "$work/old/zookeeper.properties" >"$work/old/zookeeper.log" 2>&1 &
+nice -n 19 java -Xmx256m -cp "$work/old/libs/*" org.apache.zookeeper.server.quorum.QuorumPeerMain \
+    "$work/old/zookeeper.properties" >"$work/old/zookeeper.log" 2>&1 &
 pids+=($!)
 wait_for_port "$zookeeper"
 nice -n 19 java -Xmx384m -cp "$work/old/libs/*" kafka.Kafka "$work/old/server.properties" >"$work/old/broker.log" 2>&1 &
