@@ -20,9 +20,11 @@
 //! - [`checkpoint`]: up to where everything is safely at the target.
 //! - [`fence`]: until when a worker may act on its lease.
 //! - [`lag`]: how far a task is behind.
+//! - [`compare`]: whether a target holds the records of a source.
 
 pub mod backoff;
 pub mod checkpoint;
+pub mod compare;
 pub mod desired;
 pub mod fence;
 pub mod handover;
