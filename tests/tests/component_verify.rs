@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fs,
     process::{Command, Output, Stdio},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -22,8 +22,6 @@ use rdkafka::{
 use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(20);
-/// The clock of the records, in milliseconds. Recent, so that retention leaves them alone.
-const TIME: i64 = 1_900_000_000_000;
 
 /// A record as a test writes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +32,11 @@ struct Record {
     timestamp_ms: i64,
 }
 
-/// `count` records that are all different, with every kind of part.
+/// `count` records that are all different, with every kind of part. They are recent, so that retention
+/// leaves them alone.
 fn records(count: i64) -> Vec<Record> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = i64::try_from(now.expect("after 1970").as_millis()).expect("before long");
     (0..count)
         .map(|at| Record {
             key: (at % 3 != 0).then(|| format!("key-{at}").into_bytes()),
@@ -48,7 +49,7 @@ fn records(count: i64) -> Vec<Record> {
                 0 => Vec::new(),
                 _ => vec![("a", Some("1")), ("b", None), ("a", Some(""))],
             },
-            timestamp_ms: TIME + at,
+            timestamp_ms: now - 60_000 + at,
         })
         .collect()
 }
