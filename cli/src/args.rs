@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use kreplicator_model::ids::{LinkId, TopicName, WorkerId};
 
-use crate::{client::Target, exit, links::start_of};
+use crate::{client::Target, exit, links::start_of, verify::args::Verify};
 
 /// Copies topics between Kafka clusters and never stops the flow.
 #[derive(Debug, Parser)]
@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Delete(Delete),
     /// Follow subscriptions, a line for each change, until Ctrl-C
     Watch(Watch),
+    /// Compare the source and the target of a link record by record
+    Verify(Verify),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -328,12 +330,12 @@ pub(crate) struct Watch {
     pub(crate) link: Option<LinkId>,
 }
 
-fn duration(given: &str) -> Result<Duration, String> {
+pub(crate) fn duration(given: &str) -> Result<Duration, String> {
     let fault = |_| format!("{given:?} is not a duration; write for example 30s or 5m");
     humantime::parse_duration(given).map_err(fault)
 }
 
-fn setting(given: &str) -> Result<(String, String), String> {
+pub(crate) fn setting(given: &str) -> Result<(String, String), String> {
     let (key, value) = given
         .split_once('=')
         .ok_or_else(|| format!("{given:?} has no =; write key=value"))?;

@@ -23,18 +23,24 @@ pub(crate) enum Exit {
     Unreachable = 5,
     /// `apply --dry-run`: there are changes to make.
     Pending = 10,
+    /// `verify`: source and target differ.
+    Different = 11,
+    /// `verify`: it could not be told whether source and target differ.
+    NotCompared = 12,
 }
 
 /// Text for `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-   0  done; `apply --dry-run`: nothing to change
+   0  done; `apply --dry-run`: nothing to change; `verify`: all equal
    1  failed
    2  wrong command line, configuration or file
    3  the thing named does not exist
    4  refused by the controller: wrong input, unmet precondition or conflict
    5  no controller reachable, or no answer in time
-  10  `apply --dry-run`: there are changes to make";
+  10  `apply --dry-run`: there are changes to make
+  11  `verify`: source and target differ
+  12  `verify`: could not compare everything, and found no difference";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
@@ -62,6 +68,9 @@ pub(crate) enum Failure {
     /// No controller answered.
     #[error("{0}")]
     Unreachable(String),
+    /// Nothing could be compared.
+    #[error("{0}")]
+    NotCompared(String),
 }
 
 impl Failure {
@@ -70,6 +79,7 @@ impl Failure {
         match self {
             Self::Faults(_) | Self::Usage(_) => Exit::Usage,
             Self::Unreachable(_) => Exit::Unreachable,
+            Self::NotCompared(_) => Exit::NotCompared,
             Self::Answer { code, .. } => of_code(*code),
         }
     }
@@ -146,6 +156,8 @@ mod tests {
             Exit::Refused,
             Exit::Unreachable,
             Exit::Pending,
+            Exit::Different,
+            Exit::NotCompared,
         ] {
             let line = format!("{:>4}  ", exit as u8);
             assert!(HELP.lines().any(|l| l.starts_with(&line)), "{exit:?}");

@@ -4,6 +4,7 @@
 //! - [`config`], [`yaml`]: settings, with all faults told at once.
 //! - [`links`]: the file that `apply` reads.
 //! - [`client`], [`commands`], [`render`]: the operator's side.
+//! - [`verify`]: compares both sides of a link.
 //! - [`services`]: controller, worker, standalone.
 //! - [`demo`]: what `make demo` runs.
 //! - [`exit`], [`logging`], [`signals`]: the process itself.
@@ -19,6 +20,7 @@ mod logging;
 mod render;
 mod services;
 mod signals;
+mod verify;
 mod yaml;
 
 use std::{io, process::ExitCode, time::Duration};
@@ -89,6 +91,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<Exit> {
         Command::Resume(args) => commands::resume(&client(), args).await,
         Command::Delete(args) => commands::delete(&client(), args).await,
         Command::Watch(args) => commands::watch(&client(), args).await,
+        Command::Verify(args) => verify::run(args).await,
         Command::Completions { .. } => Ok(Exit::Ok),
     }
 }

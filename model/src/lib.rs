@@ -21,9 +21,11 @@
 //! - [`exact`]: every record once at the target, without transactions.
 //! - [`fence`]: until when a worker may act on its lease.
 //! - [`lag`]: how far a task is behind.
+//! - [`compare`]: whether a target holds the records of a source.
 
 pub mod backoff;
 pub mod checkpoint;
+pub mod compare;
 pub mod desired;
 pub mod exact;
 pub mod fence;

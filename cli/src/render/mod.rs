@@ -4,6 +4,7 @@
 //! - [`units`]: numbers, bytes and times as people read them.
 //! - [`clusters`], [`links`], [`subscriptions`], [`tasks`], [`workers`], [`status`]: one thing each,
 //!   with the fields of its JSON form, which are part of the interface.
+//! - [`verification`]: what `verify` found.
 //! - [`changes`]: the difference that `apply` makes.
 
 pub(crate) mod changes;
@@ -14,6 +15,7 @@ pub(crate) mod subscriptions;
 pub(crate) mod table;
 pub(crate) mod tasks;
 pub(crate) mod units;
+pub(crate) mod verification;
 pub(crate) mod workers;
 
 #[cfg(test)]
