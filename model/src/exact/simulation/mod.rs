@@ -42,7 +42,8 @@ pub(super) enum Profile {
     OldTarget,
     /// Records older than the target keeps states; one owner at a time.
     OldRecords,
-    /// Leaders that may lack all of the line, in a topic of our own; one owner at a time.
+    /// Leaders that may lack all of the line, in a topic of our own, each time with a new owner; one
+    /// owner at a time.
     Wiped,
     /// A compacted source; one owner at a time.
     Compacted,
@@ -284,8 +285,9 @@ impl World {
     /// order.
     fn check_end(&self) {
         let copied = self.broker.copied();
-        let mut last = BTreeMap::new();
+        let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
         for (index, content) in copied.iter().enumerate() {
+            first.entry(*content).or_insert(index);
             last.insert(*content, index);
         }
         let there: BTreeSet<i64> = copied.iter().copied().collect();
@@ -300,10 +302,13 @@ impl World {
             !is_repeated || self.is_at_least_once,
             "a record came twice and nobody has said so"
         );
-        // What the source no longer has could not be sent again behind an earlier record.
+        // What came late is a repeat; or what was repeated came again in order.
         last.retain(|at, _| self.is_copyable(*at));
-        let order: Vec<usize> = last.values().copied().collect();
-        assert!(order.is_sorted(), "reordered: {copied:?}");
+        let is_ordered = |places: &BTreeMap<i64, usize>| places.values().is_sorted();
+        assert!(
+            is_ordered(&first) || is_ordered(&last),
+            "reordered: {copied:?}"
+        );
     }
 }
 
@@ -341,44 +346,37 @@ fn run_all(profile: Profile, seeds: u64) -> u64 {
 #[test]
 fn owners_at_random_deliver_every_record_once_and_in_order() {
     let exact = run_all(Profile::Exact, 3_000);
-    eprintln!("SHARE Exact {exact}");
     assert!(exact > 1500, "{exact} runs exactly once");
 }
 
 #[test]
 fn a_target_that_loses_its_tail_is_healed() {
     let exact = run_all(Profile::Unclean, 2_000);
-    eprintln!("SHARE Unclean {exact}");
     assert!(exact > 1000, "{exact} runs exactly once");
 }
 
 #[test]
 fn an_old_target_is_served_exactly_once_by_its_log() {
     let exact = run_all(Profile::OldTarget, 1_500);
-    eprintln!("SHARE OldTarget {exact}");
     assert!(exact > 750, "{exact} runs exactly once");
 }
 
 #[test]
 fn old_records_are_never_lost() {
-    let exact = run_all(Profile::OldRecords, 2_000);
-    eprintln!("SHARE OldRecords {exact}");
+    run_all(Profile::OldRecords, 2_000);
 }
 
 #[test]
 fn a_target_that_loses_everything_is_filled_again() {
-    let exact = run_all(Profile::Wiped, 1_000);
-    eprintln!("SHARE Wiped {exact}");
+    run_all(Profile::Wiped, 1_000);
 }
 
 #[test]
 fn a_compacted_source_is_never_lost() {
-    let exact = run_all(Profile::Compacted, 1_000);
-    eprintln!("SHARE Compacted {exact}");
+    run_all(Profile::Compacted, 1_000);
 }
 
 #[test]
 fn records_deleted_at_the_source_lose_no_others() {
-    let exact = run_all(Profile::Deleted, 1_000);
-    eprintln!("SHARE Deleted {exact}");
+    run_all(Profile::Deleted, 1_000);
 }

@@ -179,7 +179,11 @@ impl Owner {
             return;
         }
         let from = running.sender.position();
-        let mut at = from.0.max(world.source_start);
+        if from.0 < world.source_start {
+            running.sender.source_lost(Offset(world.source_start));
+            return;
+        }
+        let mut at = from.0;
         let mut contents = Vec::new();
         let (end, mut skip) = (world.source_end(), running.skip);
         while at < end && contents.len() < records {
