@@ -36,7 +36,7 @@ pub(super) enum Profile {
     /// All that is promised exactly once: late and frozen owners, expiry, lost answers, clean leader
     /// changes.
     Exact,
-    /// And leaders that lack acknowledged records, but not all of them.
+    /// And leaders that lack acknowledged records, but not all of them; no expiry.
     Unclean,
     /// A target before Kafka 2.5, whose log may be read.
     OldTarget,
@@ -112,6 +112,7 @@ impl World {
         let mut broker = Broker::default();
         broker.tells_log_end = seed % 4 < 3;
         broker.takes_all_for_committed = broken == Broken::UncommittedSkipped;
+        broker.keeps_states = profile == Profile::Unclean;
         broker.is_old = profile == Profile::OldTarget;
         broker.knows_by_first = broken == Broken::OtherBoundariesAreARepeat;
         Self {
