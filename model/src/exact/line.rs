@@ -57,11 +57,8 @@ pub enum NextProducer {
 }
 
 impl Producer {
-    /// The highest epoch that is used. One below the largest that the wire can carry, where
-    /// clients stop as well.
-    ///
-    /// # Source
-    /// `TransactionManager.bumpIdempotentProducerEpoch` (clients, 2.8.2 and 3.9.0).
+    /// The highest epoch that is used: one below the largest that the wire can carry, so that a newer
+    /// one can always be told from it.
     pub const EPOCH_MAX: ProducerEpoch = ProducerEpoch(i16::MAX - 1);
 
     /// The producer of a line that follows one of this producer where the target was seen at

@@ -1,7 +1,7 @@
 //! What answers change.
 
 use super::{
-    Action, Answer, BatchId, EntryState, Flow, Now, Offset, ReadFrom, Reason, Sender, Stop,
+    Action, Answer, BatchId, Entry, EntryState, Flow, Now, Offset, ReadFrom, Reason, Sender, Stop,
 };
 
 impl Sender {
@@ -26,11 +26,6 @@ impl Sender {
                 entry.state = EntryState::Acked { end };
                 self.acked(now);
             }
-            Answer::Duplicate => {
-                entry.state = EntryState::There;
-                self.counts.skipped_records += records.unsigned_abs();
-                self.heard = now.mono;
-            }
             Answer::OutOfOrder => {
                 entry.state = EntryState::Refused { is_sequence: true };
                 self.went_wrong();
@@ -38,7 +33,7 @@ impl Sender {
             Answer::UnknownProducer if self.is_alone && first.0 > 0 => {
                 // Such a target takes nothing but sequence 0 without a state, so nobody can have
                 // sent anything since: the new line repeats nothing.
-                let from = self.first_unacked();
+                let from = self.first_missing();
                 self.restart(from, Reason::ProducerStateExpired, Some(0));
             }
             Answer::UnknownProducer => {
@@ -50,7 +45,7 @@ impl Sender {
                 entry.state = EntryState::Refused { is_sequence: false };
                 self.went_wrong();
             }
-            Answer::Unsure => {
+            Answer::Duplicate | Answer::Unsure => {
                 entry.state = EntryState::Unsure;
                 self.went_wrong();
             }
@@ -76,10 +71,11 @@ impl Sender {
 
     fn acked(&mut self, now: Now) {
         self.heard = now.mono;
-        self.is_alone = false;
         self.is_confirming = false;
         self.check_hole();
-        if let Err(base) = self.window.advance() {
+        let advanced = self.window.advance();
+        self.is_alone = self.window.is_unguarded();
+        if let Err(base) = advanced {
             // It lies before what was acknowledged earlier: the target lost its tail and the state
             // with it, and took a batch that did not follow.
             match self.window.place_before(base) {
@@ -114,11 +110,13 @@ impl Sender {
         }
     }
 
-    /// The place after everything that is acknowledged or was skipped.
-    pub(super) fn first_unacked(&self) -> ReadFrom {
+    /// The place after everything that is at the target.
+    fn first_missing(&self) -> ReadFrom {
         let front = self.window.front();
-        let first = self.window.entries().next();
-        let count = first.map_or(self.window.cursor().next, |entry| entry.first);
+        let is_missing =
+            |entry: &&Entry| !matches!(entry.state, EntryState::There | EntryState::Acked { .. });
+        let missing = self.window.entries().find(is_missing);
+        let count = missing.map_or(self.window.cursor().next, |entry| entry.first);
         ReadFrom {
             offset: front.offset,
             skip_records: count.since(front.count).unwrap_or(0),

@@ -33,7 +33,7 @@ use super::{
     take_over::{ReadFrom, Resume},
 };
 use crate::ids::{Offset, UnixMillis};
-use window::{EntryState, Window};
+use window::{Entry, EntryState, Window};
 
 /// How careful a sender is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,8 @@ pub struct Settings {
     /// twice in this time.
     pub quiet_max: Duration,
     /// After so long without a word from the target about this partition it is asked before
-    /// the next send.
+    /// the next send. Together with `state_lifetime` it stays below the target's
+    /// `producer.id.expiration.ms`.
     pub unheard_max: Duration,
     /// For how long after the timestamp of its last record the target surely keeps a producer's state:
     /// a part of its `producer.id.expiration.ms`.
@@ -323,6 +324,27 @@ impl Sender {
         self.window.passed(to);
     }
 
+    /// The source no longer has the offsets from [`Sender::position`] to `to`. Nobody can count over them:
+    /// a new line begins at `to` once everything that is held is acknowledged. False until then; call
+    /// it again.
+    pub fn source_lost(&mut self, to: Offset) -> bool {
+        if matches!(self.flow, Flow::Ended(_)) {
+            return true;
+        }
+        if self.window.len() > 0 || self.flow != Flow::Flowing {
+            return false;
+        }
+        let cursor = self.window.cursor();
+        let from = ReadFrom {
+            offset: to,
+            skip_records: 0,
+        };
+        // Records that were to be passed over may lie behind the gap.
+        let repeats_max = cursor.next.since(cursor.at);
+        self.restart(from, Reason::SourceDeleted, repeats_max);
+        true
+    }
+
     /// What to do next; None: wait for an answer or push more. Call it after every other call, and
     /// by a timer.
     pub fn poll(&mut self, now: Now) -> Option<Action> {
@@ -452,9 +474,11 @@ impl Sender {
             self.flow = Flow::Ask;
             return;
         }
-        // The target has a state and knows each of these batches again, as long as they are
-        // sent as they were.
+        // The target has a state and knows each of these batches again, as long as they are sent as they
+        // were. It may be another leader, though: the first goes alone, and its offset shows whether
+        // anything is missing there.
         self.window.send_again();
+        self.is_alone = true;
         self.flow = Flow::Flowing;
     }
 

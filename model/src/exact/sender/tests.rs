@@ -1,1 +1,284 @@
+use super::*;
+use crate::exact::{
+    DeliveryMode, ProducerEpoch, ProducerId, ProducerState, StateAnswer, TargetView,
+};
 
+const PRODUCER: Producer = Producer {
+    id: ProducerId(7),
+    epoch: ProducerEpoch(2),
+};
+
+fn now(ms: u64) -> Now {
+    Now {
+        mono: Duration::from_millis(ms),
+        wall: UnixMillis(1_000_000).max(UnixMillis(1_000_000 + ms.cast_signed())),
+    }
+}
+
+fn sender(first_alone: bool) -> Sender {
+    let settings = Settings {
+        in_flight_max: 5,
+        quiet_max: Duration::from_millis(100),
+        unheard_max: Duration::from_secs(10),
+        state_lifetime: Duration::from_secs(100),
+        history_max: 8,
+        source_is_deterministic: true,
+    };
+    let start = Start {
+        producer: PRODUCER,
+        place: Place {
+            offset: Offset(0),
+            count: Count(0),
+            target_end: Offset(50),
+        },
+        skip_records: 0,
+        first_alone,
+        mode: DeliveryMode::ExactlyOnce,
+    };
+    Sender::new(settings, start, now(0))
+}
+
+fn batch(from: i64, to: i64) -> Batch {
+    Batch {
+        from: Offset(from),
+        to: Offset(to),
+        records: u32::try_from(to - from).expect("small"),
+        timestamp_max: UnixMillis(1_000_000),
+    }
+}
+
+/// Pushes batches of ten records and sends all that may be sent.
+fn filled(sender: &mut Sender, batches: i64) -> Vec<(BatchId, u32)> {
+    let begin = sender.position().0;
+    for index in 0..batches {
+        let from = begin + 10 * index;
+        sender.push(batch(from, from + 10), now(1)).expect("room");
+    }
+    sent(sender)
+}
+
+fn sent(sender: &mut Sender) -> Vec<(BatchId, u32)> {
+    let mut all = Vec::new();
+    while let Some(Action::Send { id, attempt }) = sender.poll(now(1)) {
+        all.push((id, attempt));
+    }
+    all
+}
+
+fn ack(sender: &mut Sender, (id, attempt): (BatchId, u32), base: i64) {
+    let base_offset = Offset(base);
+    sender.answered(id, attempt, Answer::Acked { base_offset }, now(1));
+}
+
+fn seen(next: u64, end: i64) -> TargetView {
+    TargetView {
+        state: StateAnswer::Known(ProducerState {
+            epoch: PRODUCER.epoch,
+            last_sequence: Count(next - 1).sequence(),
+            last_timestamp: UnixMillis(1_000_000),
+        }),
+        start: Offset(0),
+        log_end: Some(Offset(end)),
+        end: Offset(end),
+        tail: None,
+    }
+}
+
+#[test]
+fn five_batches_are_in_flight_and_a_sixth_is_not_taken() {
+    let mut sender = sender(false);
+    assert_eq!(filled(&mut sender, 5).len(), 5);
+    let full = sender.push(batch(50, 60), now(1)).expect_err("full");
+    assert_eq!(full, PushError::Full { held: 5 });
+}
+
+#[test]
+fn without_a_guard_one_goes_alone_until_it_is_acknowledged() {
+    let mut sender = sender(true);
+    let first = filled(&mut sender, 3);
+    assert_eq!(first.len(), 1);
+    ack(&mut sender, first[0], 50);
+    assert_eq!(sent(&mut sender).len(), 2);
+}
+
+#[test]
+fn c026_the_checkpoint_waits_for_acknowledgements_in_order() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 3);
+    ack(&mut sender, flying[1], 60);
+    assert_eq!(sender.checkpoint().place.offset, Offset(0));
+    ack(&mut sender, flying[0], 50);
+    let place = sender.checkpoint().place;
+    assert_eq!((place.offset, place.count), (Offset(20), Count(20)));
+    assert_eq!(place.target_end, Offset(70));
+    assert_eq!(sender.oldest(), Some(flying[2].0));
+}
+
+#[test]
+fn c027_after_a_lost_connection_all_is_sent_again_as_it_was() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 2);
+    sender.connection_lost();
+    let again = sent(&mut sender);
+    assert_eq!(again, [(flying[0].0, 2)]);
+    // An answer that was given up may still be heard.
+    ack(&mut sender, flying[0], 50);
+    assert_eq!(sent(&mut sender), [(flying[1].0, 2)]);
+    ack(&mut sender, (flying[1].0, 2), 60);
+    assert_eq!(sender.checkpoint().place.offset, Offset(20));
+}
+
+#[test]
+fn another_owner_that_is_ahead_is_followed() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 2);
+    for attempt in flying {
+        sender.answered(attempt.0, attempt.1, Answer::OutOfOrder, now(1));
+    }
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    sender.target_seen(&seen(13, 63), now(1));
+    let from = ReadFrom {
+        offset: Offset(10),
+        skip_records: 3,
+    };
+    assert_eq!(sender.poll(now(1)), Some(Action::Reread { from }));
+    let next = sender.push(batch(10, 20), now(1)).expect("room");
+    assert_eq!(next.sequence, Count(13).sequence());
+    assert_eq!(sender.counts().skipped_records, 13);
+}
+
+#[test]
+fn a_tail_that_the_target_lost_is_read_again_from_memory() {
+    let mut sender = sender(false);
+    for (index, flying) in filled(&mut sender, 3).into_iter().enumerate() {
+        ack(
+            &mut sender,
+            flying,
+            50 + 10 * i64::try_from(index).expect("small"),
+        );
+    }
+    let flying = filled(&mut sender, 1);
+    sender.answered(flying[0].0, 1, Answer::OutOfOrder, now(1));
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    sender.target_seen(&seen(15, 65), now(1));
+    let from = ReadFrom {
+        offset: Offset(10),
+        skip_records: 5,
+    };
+    assert_eq!(sender.poll(now(1)), Some(Action::Reread { from }));
+    assert_eq!(sender.counts().healed_records, 15);
+    assert_eq!(sender.checkpoint().place.offset, Offset(10));
+}
+
+#[test]
+fn c028_after_a_freeze_the_target_is_asked_first() {
+    let mut sender = sender(false);
+    sender.push(batch(0, 10), now(1)).expect("room");
+    assert_eq!(sender.poll(now(5_000)), Some(Action::AskTarget));
+    // Frozen once more: the answer is old when it is read.
+    sender.target_seen(&seen(1, 50), now(9_000));
+    assert_eq!(sender.poll(now(9_000)), Some(Action::AskTarget));
+}
+
+#[test]
+fn a_refused_batch_before_a_taken_one_ends_the_line() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 2);
+    sender.answered(flying[0].0, 1, Answer::Refused, now(1));
+    ack(&mut sender, flying[1], 50);
+    let Some(Action::NewLine { from, why, .. }) = sender.poll(now(1)) else {
+        panic!("the line goes on");
+    };
+    assert_eq!((from.offset, why), (Offset(0), Reason::ProducerStateLost));
+    assert_eq!(sender.counts().restarts[&Reason::ProducerStateLost], 1);
+}
+
+#[test]
+fn an_acknowledgement_before_what_was_acknowledged_ends_the_line() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 2);
+    ack(&mut sender, flying[0], 50);
+    ack(&mut sender, flying[1], 52);
+    let Some(Action::NewLine { from, .. }) = sender.poll(now(1)) else {
+        panic!("the line goes on");
+    };
+    assert_eq!(from.offset, Offset(0));
+}
+
+#[test]
+fn an_old_epoch_stops_the_sender() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 1);
+    sender.answered(flying[0].0, 1, Answer::OldEpoch, now(1));
+    assert_eq!(sender.poll(now(1)), Some(Action::Stop(Stop::NewerLine)));
+    assert_eq!(sender.push(batch(10, 20), now(1)), Err(PushError::Ended));
+}
+
+#[test]
+fn an_old_target_without_a_state_takes_a_new_line_only() {
+    let mut sender = sender(true);
+    let flying = filled(&mut sender, 2);
+    ack(&mut sender, flying[0], 50);
+    let flying = sent(&mut sender);
+    sender.answered(flying[0].0, 1, Answer::UnknownProducer, now(1));
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    let absent = TargetView {
+        state: StateAnswer::Absent,
+        ..seen(1, 60)
+    };
+    sender.target_seen(&absent, now(1));
+    let again = sent(&mut sender);
+    sender.answered(again[0].0, 2, Answer::UnknownProducer, now(1));
+    let Some(Action::NewLine {
+        from, repeats_max, ..
+    }) = sender.poll(now(1))
+    else {
+        panic!("the line goes on");
+    };
+    assert_eq!((from.offset, repeats_max), (Offset(10), Some(0)));
+}
+
+#[test]
+fn old_records_are_said_to_repeat_and_go_one_by_one() {
+    let mut sender = sender(false);
+    for from in [0, 10] {
+        let old = Batch {
+            timestamp_max: UnixMillis(0),
+            ..batch(from, from + 10)
+        };
+        sender.push(old, now(1)).expect("room");
+    }
+    let old = DeliveryMode::AtLeastOnce(Reason::OldRecords);
+    assert_eq!(sender.mode(), old);
+    assert_eq!(sent(&mut sender).len(), 1);
+}
+
+#[test]
+fn offsets_that_the_source_lost_end_the_line_when_all_is_acknowledged() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 1);
+    assert!(!sender.source_lost(Offset(40)));
+    ack(&mut sender, flying[0], 50);
+    assert!(sender.source_lost(Offset(40)));
+    let Some(Action::NewLine {
+        from, repeats_max, ..
+    }) = sender.poll(now(1))
+    else {
+        panic!("the line goes on");
+    };
+    assert_eq!((from.offset, repeats_max), (Offset(40), Some(0)));
+}
+
+#[test]
+fn batches_that_do_not_follow_are_not_taken() {
+    let mut sender = sender(false);
+    let expected = Offset(0);
+    let from = Offset(5);
+    let not_next = PushError::NotNext { from, expected };
+    assert_eq!(sender.push(batch(5, 10), now(1)), Err(not_next));
+    let empty = sender.push(batch(0, 0), now(1)).expect_err("empty");
+    assert!(matches!(empty, PushError::Malformed { .. }));
+    sender.passed(Offset(5));
+    assert_eq!(sender.checkpoint().place.offset, Offset(5));
+    assert!(sender.push(batch(5, 10), now(1)).is_ok());
+}

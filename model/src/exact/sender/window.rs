@@ -107,6 +107,11 @@ impl Window {
         self.entries.iter()
     }
 
+    /// Whether the state that the last acknowledged batch left behind may be dropped.
+    pub(super) fn is_unguarded(&self) -> bool {
+        self.is_old
+    }
+
     /// Whether a batch that is held is old, or the last one acknowledged was.
     pub(super) fn is_old(&self) -> bool {
         self.is_old || self.entries.iter().any(|entry| entry.is_old)
@@ -181,16 +186,15 @@ impl Window {
                 .all(|entry| entry.state == EntryState::There)
     }
 
-    /// The next batch to send when at most `limit` may be in flight. A batch whose state lasts does
-    /// not follow an old one that is unacknowledged, so that a state that lasts vouches for all
-    /// before it.
+    /// The next batch to send when at most `limit` may be in flight. Nothing follows an old batch that
+    /// is unanswered: it leaves a state behind that may be dropped before what follows comes.
     pub(super) fn next_ready(&self, limit: usize) -> Option<usize> {
         let mut in_flight = 0;
         let mut is_behind_old = false;
         for (index, entry) in self.entries.iter().enumerate() {
             match entry.state {
                 EntryState::Ready => {
-                    let may = in_flight < limit && (entry.is_old || !is_behind_old);
+                    let may = in_flight < limit && !is_behind_old;
                     return may.then_some(index);
                 }
                 EntryState::InFlight => {

@@ -45,6 +45,8 @@ pub(super) struct Broker {
     /// Before 2.5: without a state, only sequence 0 is taken. Before 2.8: the state cannot be asked.
     pub is_old: bool,
     pub tells_log_end: bool,
+    /// States are never dropped for their age.
+    pub keeps_states: bool,
     /// A broken rule: what the state speaks of counts as committed.
     pub takes_all_for_committed: bool,
     /// A broken rule: a batch is known again by its first sequence alone.
@@ -143,6 +145,7 @@ impl Broker {
 
     pub(super) fn expire(&mut self, now: i64, expiration: i64) {
         if let Some(state) = &self.state
+            && !self.keeps_states
             && now - state.timestamp >= expiration
         {
             self.state = None;

@@ -216,9 +216,18 @@ impl World {
         self.is_shortened |= to < committed;
         self.broker.truncate(to, self.now.wall.0, EXPIRATION_MS);
         for (me, owner) in owners.iter_mut().enumerate() {
+            if to < committed {
+                // Another broker: what was sent to the old leader never reaches it.
+                self.requests[me].clear();
+            }
             self.responses[me].clear();
             self.connections[me] += 1;
             owner.connection_lost();
+            if self.profile == Profile::Wiped {
+                // What is sent before anybody has noticed is beyond help.
+                owner.running = None;
+                self.requests[me].clear();
+            }
         }
     }
 

@@ -36,13 +36,14 @@ pub(super) enum Profile {
     /// All that is promised exactly once: late and frozen owners, expiry, lost answers, clean leader
     /// changes.
     Exact,
-    /// And leaders that lack acknowledged records, but not all of them.
+    /// And leaders that lack acknowledged records, but not all of them; no expiry.
     Unclean,
     /// A target before Kafka 2.5, whose log may be read.
     OldTarget,
     /// Records older than the target keeps states; one owner at a time.
     OldRecords,
-    /// Leaders that may lack all of the line, in a topic of our own; one owner at a time.
+    /// Leaders that may lack all of the line, in a topic of our own, each time with a new owner; one
+    /// owner at a time.
     Wiped,
     /// A compacted source; one owner at a time.
     Compacted,
@@ -111,6 +112,7 @@ impl World {
         let mut broker = Broker::default();
         broker.tells_log_end = seed % 4 < 3;
         broker.takes_all_for_committed = broken == Broken::UncommittedSkipped;
+        broker.keeps_states = profile == Profile::Unclean;
         broker.is_old = profile == Profile::OldTarget;
         broker.knows_by_first = broken == Broken::OtherBoundariesAreARepeat;
         Self {
@@ -284,8 +286,9 @@ impl World {
     /// order.
     fn check_end(&self) {
         let copied = self.broker.copied();
-        let mut last = BTreeMap::new();
+        let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
         for (index, content) in copied.iter().enumerate() {
+            first.entry(*content).or_insert(index);
             last.insert(*content, index);
         }
         let there: BTreeSet<i64> = copied.iter().copied().collect();
@@ -300,10 +303,13 @@ impl World {
             !is_repeated || self.is_at_least_once,
             "a record came twice and nobody has said so"
         );
-        // What the source no longer has could not be sent again behind an earlier record.
+        // What came late is a repeat; or what was repeated came again in order.
         last.retain(|at, _| self.is_copyable(*at));
-        let order: Vec<usize> = last.values().copied().collect();
-        assert!(order.is_sorted(), "reordered: {copied:?}");
+        let is_ordered = |places: &BTreeMap<i64, usize>| places.values().is_sorted();
+        assert!(
+            is_ordered(&first) || is_ordered(&last),
+            "reordered: {copied:?}"
+        );
     }
 }
 
@@ -340,45 +346,38 @@ fn run_all(profile: Profile, seeds: u64) -> u64 {
 
 #[test]
 fn owners_at_random_deliver_every_record_once_and_in_order() {
-    let exact = run_all(Profile::Exact, 3_000);
-    eprintln!("SHARE Exact {exact}");
-    assert!(exact > 1500, "{exact} runs exactly once");
+    let exact = run_all(Profile::Exact, 1_500);
+    assert!(exact > 1_350, "{exact} runs exactly once");
 }
 
 #[test]
 fn a_target_that_loses_its_tail_is_healed() {
-    let exact = run_all(Profile::Unclean, 2_000);
-    eprintln!("SHARE Unclean {exact}");
-    assert!(exact > 1000, "{exact} runs exactly once");
+    let exact = run_all(Profile::Unclean, 600);
+    assert!(exact > 540, "{exact} runs exactly once");
 }
 
 #[test]
 fn an_old_target_is_served_exactly_once_by_its_log() {
-    let exact = run_all(Profile::OldTarget, 1_500);
-    eprintln!("SHARE OldTarget {exact}");
-    assert!(exact > 750, "{exact} runs exactly once");
+    let exact = run_all(Profile::OldTarget, 600);
+    assert!(exact > 540, "{exact} runs exactly once");
 }
 
 #[test]
 fn old_records_are_never_lost() {
-    let exact = run_all(Profile::OldRecords, 2_000);
-    eprintln!("SHARE OldRecords {exact}");
+    run_all(Profile::OldRecords, 600);
 }
 
 #[test]
 fn a_target_that_loses_everything_is_filled_again() {
-    let exact = run_all(Profile::Wiped, 1_000);
-    eprintln!("SHARE Wiped {exact}");
+    run_all(Profile::Wiped, 400);
 }
 
 #[test]
 fn a_compacted_source_is_never_lost() {
-    let exact = run_all(Profile::Compacted, 1_000);
-    eprintln!("SHARE Compacted {exact}");
+    run_all(Profile::Compacted, 400);
 }
 
 #[test]
 fn records_deleted_at_the_source_lose_no_others() {
-    let exact = run_all(Profile::Deleted, 1_000);
-    eprintln!("SHARE Deleted {exact}");
+    run_all(Profile::Deleted, 400);
 }

@@ -179,7 +179,11 @@ impl Owner {
             return;
         }
         let from = running.sender.position();
-        let mut at = from.0.max(world.source_start);
+        if from.0 < world.source_start {
+            running.sender.source_lost(Offset(world.source_start));
+            return;
+        }
+        let mut at = from.0;
         let mut contents = Vec::new();
         let (end, mut skip) = (world.source_end(), running.skip);
         while at < end && contents.len() < records {
@@ -231,7 +235,14 @@ impl Owner {
         let producer = running.line.producer();
         match action {
             Action::Send { id, attempt } => {
-                world.is_at_least_once |= !running.sender.mode().runs_without_lease();
+                if !running.sender.mode().runs_without_lease() {
+                    if !world.has_lease() {
+                        // It may not run on without a lease, and here nobody has one.
+                        self.running = None;
+                        return true;
+                    }
+                    world.is_at_least_once = true;
+                }
                 let held = running.held[&id].clone();
                 world.send(me, producer, id, attempt, held);
             }
