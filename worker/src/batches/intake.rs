@@ -43,6 +43,8 @@ pub enum Why {
     OldFormat,
     /// Tiny ones waited in line.
     Tiny,
+    /// The target refused a record of it, so that record goes alone.
+    Isolated,
 }
 
 /// The way that a batch took.
@@ -66,6 +68,7 @@ impl Path {
             Self::Rewritten(Why::Oversize) => "rewritten_oversize",
             Self::Rewritten(Why::OldFormat) => "rewritten_old_format",
             Self::Rewritten(Why::Tiny) => "rewritten_tiny",
+            Self::Rewritten(Why::Isolated) => "rewritten_isolated",
         }
     }
 }
@@ -75,6 +78,8 @@ impl Path {
 pub(super) struct Ready {
     /// Once it is delivered, every source offset below this is accounted for.
     pub(super) to: Offset,
+    /// Source offset of its first record.
+    pub(super) first: Offset,
     /// Copyable records in it, at least 1.
     pub(super) records: u32,
     pub(super) timestamp_max: UnixMillis,
@@ -93,6 +98,29 @@ pub(super) struct Taken {
     pub(super) bytes_needed: Option<usize>,
 }
 
+/// Source offsets `[from, to)` among which the target refuses a record. The batch that holds them is cut, so
+/// that in the end everything before the record is delivered and the record alone is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Doubt {
+    pub(super) from: Offset,
+    pub(super) to: Offset,
+    /// The record, where the target has told which.
+    pub(super) refused: Option<Offset>,
+}
+
+impl Doubt {
+    /// Where batches are cut.
+    fn cuts(self) -> [i64; 2] {
+        match self.refused {
+            Some(refused) => [refused.0, refused.0 + 1],
+            None => {
+                let middle = self.from.0 + (self.to.0 - self.from.0) / 2;
+                [middle, middle]
+            }
+        }
+    }
+}
+
 /// Where a task's reader is, and what it passes over.
 #[derive(Debug, Clone)]
 pub(super) struct Intake {
@@ -101,16 +129,23 @@ pub(super) struct Intake {
     /// Copyable records from here on that the target has already.
     skip_records: u64,
     limits: TargetLimits,
+    doubt: Option<Doubt>,
     /// Epoch of the leader that wrote the batch before `position`.
     leader_epoch: Option<i32>,
 }
 
 impl Intake {
-    pub(super) fn new(position: Offset, skip_records: u64, limits: TargetLimits) -> Self {
+    pub(super) fn new(
+        position: Offset,
+        skip_records: u64,
+        limits: TargetLimits,
+        doubt: Option<Doubt>,
+    ) -> Self {
         Self {
             position,
             skip_records,
             limits,
+            doubt,
             leader_epoch: None,
         }
     }
@@ -121,12 +156,6 @@ impl Intake {
 
     pub(super) fn leader_epoch(&self) -> Option<i32> {
         self.leader_epoch
-    }
-
-    /// Source offsets up to `to` do not exist any more.
-    pub(super) fn skip_gap(&mut self, to: Offset) {
-        self.position = self.position.max(to);
-        self.leader_epoch = None;
     }
 
     /// Takes the record batches of an answer that begins at the position.
@@ -297,45 +326,103 @@ impl Intake {
         next: Offset,
         taken: &mut Taken,
     ) -> Result<(), Fault> {
+        let header = *batch.header();
+        let whole: Vec<i64>;
+        let first = offsets.first().copied().unwrap_or(header.base_offset);
         let limit = self.limits.max_message_bytes;
         let limit = limit.and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(usize::MAX);
-        if batch.size_bytes() <= limit {
-            taken.ready.push(ready(batch, path, next));
+        let doubt = self.doubt.filter(|doubt| {
+            header.record_count > 1 && first < doubt.to.0 && next.0 > doubt.from.0
+        });
+        if batch.size_bytes() <= limit && doubt.is_none() {
+            taken.ready.push(ready(batch, path, Offset(first), next));
             return Ok(());
         }
         batch.verify().map_err(|error| self.damaged(&error))?;
-        let base = batch.header().base_offset;
-        let parts = rewrite::split_to_fit(&batch, limit, &options()).map_err(|error| {
-            let rewrite::Error::RecordTooLarge { offset, batch_bytes, bytes_max } = error else {
-                return self.damaged(&error);
+        let offsets = if offsets.is_empty() {
+            whole = (header.base_offset..header.next_offset()).collect();
+            &whole
+        } else {
+            offsets
+        };
+        let parts = match doubt {
+            Some(doubt) => self.cut(&batch, offsets, doubt)?,
+            None => vec![(batch, path)],
+        };
+        let mut rest = offsets;
+        let mut pieces = Vec::new();
+        for (part, path) in parts {
+            if part.size_bytes() <= limit {
+                pieces.push((part, path));
+                continue;
+            }
+            let split = rewrite::split_to_fit(&part, limit, &options());
+            let split = split.map_err(|error| self.too_large(error, &part, rest))?;
+            let why = Path::Rewritten(Why::Oversize);
+            pieces.extend(split.into_iter().map(|piece| (piece.batch, why)));
+        }
+        let count = pieces.len();
+        for (index, (piece, path)) in pieces.into_iter().enumerate() {
+            let records = piece.header().record_count.unsigned_abs() as usize;
+            let Some((own, after)) = rest.split_at_checked(records) else {
+                return Err(self.damaged(&split::Error::Length {
+                    offset: first,
+                    position: 0,
+                    length: 0,
+                }));
             };
-            let index = usize::try_from(offset - base).unwrap_or(usize::MAX);
-            let offset = offsets.get(index).copied().unwrap_or(offset);
-            Fault::new(
-                Kind::Refused,
-                format!(
-                    "source offset {offset} makes a batch of {batch_bytes} bytes, the target topic \
-                     takes {bytes_max}; raise its max.message.bytes"
-                ),
-            )
-        })?;
-        let mut records = 0;
-        let count = parts.len();
-        for (index, part) in parts.into_iter().enumerate() {
-            records += part.batch.header().record_count.unsigned_abs() as usize;
-            let to = if index + 1 == count {
-                next
-            } else if offsets.is_empty() {
-                Offset(part.next_offset)
-            } else {
-                let last = records.checked_sub(1).and_then(|last| offsets.get(last));
-                last.map_or(next, |last| Offset(last + 1))
+            rest = after;
+            let (Some(first), Some(last)) = (own.first(), own.last()) else {
+                continue;
             };
-            let path = Path::Rewritten(Why::Oversize);
-            taken.ready.push(ready(part.batch, path, to));
+            let to = if index + 1 == count { next } else { Offset(last + 1) };
+            taken.ready.push(ready(piece, path, Offset(*first), to));
         }
         Ok(())
+    }
+
+    /// A batch in up to three, around the record that the target refuses.
+    fn cut(
+        &self,
+        batch: &Batch,
+        offsets: &[i64],
+        doubt: Doubt,
+    ) -> Result<Vec<(Batch, Path)>, Fault> {
+        let [low, high] = doubt.cuts();
+        let ranges = [i64::MIN..low, low..high, high..i64::MAX];
+        let mut parts = Vec::new();
+        for range in ranges {
+            let mut index = 0;
+            let part = rewrite::keep(batch, &options(), |_| {
+                let offset = offsets.get(index).copied();
+                index += 1;
+                offset.is_some_and(|offset| range.contains(&offset))
+            });
+            let part = part.map_err(|error| self.damaged(&error))?;
+            parts.extend(part.map(|part| (part, Path::Rewritten(Why::Isolated))));
+        }
+        Ok(parts)
+    }
+
+    fn too_large(&self, error: rewrite::Error, batch: &Batch, offsets: &[i64]) -> Fault {
+        let rewrite::Error::RecordTooLarge {
+            offset,
+            batch_bytes,
+            bytes_max,
+        } = error
+        else {
+            return self.damaged(&error);
+        };
+        let index = usize::try_from(offset - batch.header().base_offset).unwrap_or(usize::MAX);
+        let offset = offsets.get(index).copied().unwrap_or(offset);
+        Fault::new(
+            Kind::Refused,
+            format!(
+                "source offset {offset} makes a batch of {batch_bytes} bytes: too large; raise \
+                 max.message.bytes of the target topic (now {bytes_max})"
+            ),
+        )
     }
 
     fn passed(&mut self, next: Offset, leader_epoch: i32) {
@@ -361,10 +448,11 @@ impl Intake {
     }
 }
 
-fn ready(batch: Batch, path: Path, to: Offset) -> Ready {
+fn ready(batch: Batch, path: Path, first: Offset, to: Offset) -> Ready {
     let header = batch.header();
     Ready {
         to,
+        first,
         records: header.record_count.unsigned_abs(),
         timestamp_max: UnixMillis(header.max_timestamp),
         batch,
@@ -418,10 +506,8 @@ pub(super) fn join_tiny<'a>(
     if batch.size_bytes() > limit || joined.taken < 2 {
         return Ok(None);
     }
-    let joined_ready = Ready {
-        timestamp_max: UnixMillis(batch.header().max_timestamp),
-        ..ready(batch, Path::Rewritten(Why::Tiny), last.to)
-    };
+    let first = tiny.first().map_or(last.to, |first| first.first);
+    let joined_ready = ready(batch, Path::Rewritten(Why::Tiny), first, last.to);
     Ok(Some((joined_ready, joined.taken)))
 }
 

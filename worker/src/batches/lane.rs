@@ -31,7 +31,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     fetcher::FetcherHandle,
-    intake::{self, Intake, Path, Ready, Taken},
+    intake::{self, Doubt, Intake, Path, Ready, Taken},
     metrics::BatchMetrics,
     outlet::{Item, OutletHandle},
 };
@@ -75,6 +75,8 @@ pub(super) enum Event {
     },
     /// The sender has ended.
     Stopped(Stop),
+    /// Begin again: the target refuses a record among others.
+    Isolate,
     /// The task cannot go on.
     Failed(Fault),
     /// The partition of the source begins after what is to be read, or ends before it.
@@ -130,6 +132,8 @@ struct State {
     path: Option<Path>,
     /// Why records may have come twice since the task started here.
     broken: Option<exact::Reason>,
+    /// What the target has refused, until it is delivered.
+    doubt: Option<Doubt>,
     log_start: Option<Offset>,
     log_end: Option<Offset>,
     moved_at: UnixMillis,
@@ -174,6 +178,8 @@ struct Flow {
 struct Held {
     id: BatchId,
     from: Offset,
+    to: Offset,
+    first: Offset,
     parts: [Bytes; 2],
     bytes: u64,
     records: u32,
@@ -235,6 +241,7 @@ impl Lane {
                 mode: None,
                 path: None,
                 broken: None,
+                doubt: None,
                 log_start: None,
                 log_end: None,
                 moved_at: now,
@@ -255,10 +262,11 @@ impl Lane {
         state.run += 1;
         state.checkpoint = Some(opening.sender.checkpoint());
         state.mode = Some(opening.sender.mode());
+        let doubt = state.doubt;
         state.flow = Some(Flow {
             sender: opening.sender,
             producer: opening.producer,
-            intake: Intake::new(opening.read_from, opening.skip_records, self.spec.limits),
+            intake: Intake::new(opening.read_from, opening.skip_records, self.spec.limits, doubt),
             line: VecDeque::new(),
             held: VecDeque::new(),
             backlog: None,
@@ -447,6 +455,42 @@ impl Lane {
         self.pump(&mut state);
     }
 
+    /// The target refuses a batch for good: `index` of the record that it names, `fault` for one at a
+    /// source offset. Unless it is alone, what is before it is delivered first.
+    pub(super) fn refused(
+        &self,
+        run: u64,
+        id: BatchId,
+        index: Option<usize>,
+        fault: impl FnOnce(Offset) -> Fault,
+    ) {
+        let mut state = self.lock();
+        if state.run != run {
+            return;
+        }
+        let Some(flow) = state.flow.as_mut().filter(|flow| !flow.failed) else {
+            return;
+        };
+        let Some(held) = flow.held.iter().find(|held| held.id == id) else {
+            return;
+        };
+        if held.records == 1 {
+            let fault = fault(held.first);
+            return self.fail_locked(&mut state, fault);
+        }
+        // Only in a batch that was passed on does the index tell the source offset.
+        let index = index.filter(|_| held.path == Path::Passed);
+        let index = index.and_then(|index| i64::try_from(index).ok());
+        let doubt = Doubt {
+            from: held.first,
+            to: held.to,
+            refused: index.map(|index| Offset(held.first.0 + index)),
+        };
+        flow.failed = true;
+        state.doubt = Some(doubt);
+        self.tell(Event::Isolate);
+    }
+
     /// The connection to the target is gone with all that was on it.
     pub(super) fn connection_lost(self: &Arc<Self>, run: u64, way: u64) {
         let mut state = self.lock();
@@ -608,7 +652,7 @@ impl Lane {
                     if let Some(fetcher) = flow.fetcher.take() {
                         fetcher.stop(&self.source, flow.backlog_bytes());
                     }
-                    flow.reread(from, &self.spec);
+                    flow.reread(from, &self.spec, state.doubt);
                     self.tell(Event::Read(from.offset));
                 }
                 Some(exact::Action::NewLine { from, why, .. }) => {
@@ -676,6 +720,9 @@ impl Lane {
             flow.held.pop_front();
         }
         let checkpoint = flow.sender.checkpoint();
+        if state.doubt.is_some_and(|doubt| checkpoint.place.offset >= doubt.to) {
+            state.doubt = None;
+        }
         state.mode = Some(flow.sender.mode());
         if state.checkpoint != Some(checkpoint) {
             state.checkpoint = Some(checkpoint);
@@ -838,6 +885,8 @@ impl Flow {
             self.held.push_back(Held {
                 id: assigned.id,
                 from,
+                to: ready.to,
+                first: ready.first,
                 parts: [Bytes::copy_from_slice(&patched.header), patched.payload],
                 bytes,
                 records: ready.records,
@@ -868,7 +917,7 @@ impl Flow {
     }
 
     /// Goes back, or forward, to another place of the source. What the sender still holds stays.
-    fn reread(&mut self, from: ReadFrom, spec: &TaskSpec) {
+    fn reread(&mut self, from: ReadFrom, spec: &TaskSpec, doubt: Option<Doubt>) {
         self.clear_line();
         self.backlog = None;
         self.fault_ahead = None;
@@ -877,6 +926,6 @@ impl Flow {
         {
             self.share.give(held.bytes);
         }
-        self.intake = Intake::new(from.offset, from.skip_records, spec.limits);
+        self.intake = Intake::new(from.offset, from.skip_records, spec.limits, doubt);
     }
 }

@@ -300,11 +300,10 @@ async fn act(
             lane.break_promise(why);
             Some(End::Again)
         }
+        Event::Isolate => Some(End::Again),
         Event::Stopped(SenderStop::NewerLine | SenderStop::TakeOver) => Some(End::Again),
-        Event::Stopped(SenderStop::Terminal(_)) => Some(End::Fault(Fault::new(
-            Kind::Refused,
-            format!("target partition {} refuses a batch for good", lane.target),
-        ))),
+        // Refusals are told by the outlet, with their reason.
+        Event::Stopped(SenderStop::Terminal(_)) => None,
         Event::Failed(fault) => Some(End::Fault(fault)),
         Event::OutOfRange => Some(out_of_range(lane, starter).await),
         Event::Settled => None,

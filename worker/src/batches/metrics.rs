@@ -26,17 +26,18 @@ pub fn describe() {
 #[derive(Clone)]
 pub(super) struct BatchMetrics {
     passed: Counter,
-    rewritten: [Counter; 6],
+    rewritten: [Counter; 7],
     dropped: Counter,
 }
 
-const WHYS: [Why; 6] = [
+const WHYS: [Why; 7] = [
     Why::Resumed,
     Why::Holes,
     Why::AppendTime,
     Why::Oversize,
     Why::OldFormat,
     Why::Tiny,
+    Why::Isolated,
 ];
 
 impl BatchMetrics {

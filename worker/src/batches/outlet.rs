@@ -13,7 +13,10 @@ use std::{
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::FuturesOrdered};
 use kreplicator_batch::Batch;
-use kreplicator_model::exact::{Answer, BatchId};
+use kreplicator_model::{
+    exact::{Answer, BatchId},
+    ids::Offset,
+};
 use kreplicator_wire::{
     cluster::{ClusterClient, Purpose},
     code::{Class, Code},
@@ -231,7 +234,9 @@ impl Outlet {
         if told.code == Code::CORRUPT_MESSAGE && !is_sound(&item.parts) {
             lane.fail(damaged(lane));
         } else if answer == Answer::Terminal {
-            lane.fail(refusal(lane, told));
+            let index = told.record_errors.first().map(|error| error.index);
+            let index = index.and_then(|index| usize::try_from(index).ok());
+            lane.refused(item.run, item.id, index, |offset| refusal(lane, offset, told));
         } else {
             lane.answered(item.run, item.id, item.attempt, answer, leader_is_other);
         }
@@ -308,28 +313,49 @@ fn damaged(lane: &Lane) -> Fault {
     )
 }
 
-/// The fault behind a batch that will never be taken.
-fn refusal(lane: &Lane, told: &PartitionAnswer) -> Fault {
-    let at = &lane.target;
-    let offset = lane.checkpoint().map(|checkpoint| checkpoint.place.offset);
-    let from = offset.map_or(String::new(), |offset| format!(" from source offset {offset} on"));
-    let words = told.record_errors.first().and_then(|error| error.message.clone());
-    let words = words.or_else(|| told.message.clone());
-    let words = words.map_or(String::new(), |words| format!(" ({words})"));
+/// The fault behind a record that will never be taken.
+fn refusal(lane: &Lane, offset: Offset, told: &PartitionAnswer) -> Fault {
+    let TopicPartition { topic, partition } = &lane.target;
+    let limits = &lane.spec.limits;
+    let now = |value: Option<String>| value.map_or(String::new(), |value| format!(" (now {value})"));
+    let millis = |limit: Option<Duration>| now(limit.map(|limit| format!("{} ms", limit.as_millis())));
     let code = told.code;
-    let remedy = match code {
-        Code::MESSAGE_TOO_LARGE | Code::RECORD_LIST_TOO_LARGE => "; raise its max.message.bytes",
-        Code::INVALID_TIMESTAMP => {
-            "; widen its message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+    let (kind, what) = match code {
+        Code::MESSAGE_TOO_LARGE | Code::RECORD_LIST_TOO_LARGE => {
+            let limit = now(limits.max_message_bytes.map(|limit| limit.to_string()));
+            let what = format!("too large; raise its max.message.bytes{limit}");
+            (Kind::Refused, what)
         }
-        _ => "",
-    };
-    let kind = match code {
-        Code::TOPIC_AUTHORIZATION_FAILED | Code::CLUSTER_AUTHORIZATION_FAILED => Kind::Target,
-        _ => Kind::Refused,
+        Code::INVALID_TIMESTAMP => {
+            let before = millis(limits.timestamp_before_max);
+            let after = millis(limits.timestamp_after_max);
+            let what = format!(
+                "its timestamp is too far from now; widen the topic's \
+                 message.timestamp.before.max.ms{before} or message.timestamp.after.max.ms{after}"
+            );
+            (Kind::Refused, what)
+        }
+        Code::TOPIC_AUTHORIZATION_FAILED | Code::CLUSTER_AUTHORIZATION_FAILED => {
+            let what = "the user lacks the permission WRITE; grant it on the topic".to_owned();
+            (Kind::Target, what)
+        }
+        code => {
+            let words = told.record_errors.first().and_then(|error| error.message.clone());
+            let words = words.or_else(|| told.message.clone());
+            let words = words.map_or(String::new(), |words| format!(" ({words})"));
+            let what = match code {
+                Code::INVALID_RECORD => {
+                    "the record is not accepted by the topic (a compacted topic takes no record without \
+                     key); give it a key, or change cleanup.policy"
+                        .to_owned()
+                }
+                other => other.to_string(),
+            };
+            (Kind::Refused, format!("{what}{words}"))
+        }
     };
     Fault::new(
         kind,
-        format!("target partition {at} refuses a batch{from}: {code}{words}{remedy}"),
+        format!("target topic {topic} partition {partition} refuses source offset {offset}: {what}"),
     )
 }

@@ -79,7 +79,9 @@ impl Starter {
     pub(super) async fn find(&self, lane: &Lane) -> Result<Found, Fault> {
         let mut tail = None;
         let mut gap_records = 0;
-        for _ in 0..LINE_ATTEMPTS_MAX {
+        let mut lines_written = 0;
+        let deadline = Instant::now() + self.config.scan_timeout;
+        while lines_written < LINE_ATTEMPTS_MAX && Instant::now() < deadline {
             let mut facts = self.facts(lane).await?;
             facts.view.tail = tail;
             self.check(lane, &facts)?;
@@ -90,6 +92,7 @@ impl Starter {
                 TakeOver::NewLine(new_line) => {
                     gap_records = gap_records.max(self.gap(lane, &facts)?);
                     self.write_line(lane, &facts, new_line).await?;
+                    lines_written += 1;
                 }
                 TakeOver::Rewind {
                     rewind,
@@ -100,6 +103,7 @@ impl Starter {
                         if let Some(new_line) = new_line {
                             let new_line = NewLine { from, ..new_line };
                             self.write_line(lane, &facts, new_line).await?;
+                    lines_written += 1;
                         } else if let Some(resume) = resume.rewound(from, count, facts.view.end) {
                             return Ok(self.resume(lane, &facts, resume, gap_records));
                         }
@@ -115,6 +119,7 @@ impl Starter {
                             repeats_max: None,
                         });
                         self.write_line(lane, &facts, new_line).await?;
+                    lines_written += 1;
                     }
                 },
                 TakeOver::ReadTail { from } => {
@@ -569,6 +574,3 @@ fn taken_over(
         ),
     )
 }
-
-/// Longest reading of a stretch at a start.
-pub(super) const SCAN_TIMEOUT: Duration = Duration::from_secs(60);
