@@ -241,7 +241,9 @@ impl<'a> Draft<'a> {
             .into_iter()
             .chain(self.after.check_with(&mut self.matchers))
             .collect();
-        both.check_with(&mut self.matchers).iter().all(|fault| known.contains(fault))
+        both.check_with(&mut self.matchers)
+            .iter()
+            .all(|fault| known.contains(fault))
     }
 }
 
