@@ -32,6 +32,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Longest wait for anything that should happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a task may take to stop cleanly.
+pub(crate) const STOP: Duration = Duration::from_secs(5);
 
 pub(crate) type Mock = MockCluster<'static, DefaultProducerContext>;
 
