@@ -153,3 +153,46 @@ async fn c028_no_gaps_over_many_lost_producers_and_pauses() {
         assert_eq!(task.stop(STOP).await, Stopped::Clean);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c126_a_target_that_breaks_every_producer_gets_few_of_them_however_many_tasks_there_are() {
+    const PARTITIONS: i32 = 40;
+    rig::metrics();
+    let mut rig = Rig::new();
+    let mut context = (*rig.context).clone();
+    context.target.id = ClusterId::new("c126").expect("legal");
+    rig.context = Arc::new(context);
+    rig.topic("orders", PARTITIONS);
+    let refused = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER; 20_000];
+    rig.target.request_errors(RDKafkaApiKey::Produce, &refused);
+    for partition in 0..PARTITIONS {
+        fill(&rig.source, "orders", &numbered(partition, 0..5));
+    }
+    let began = Instant::now();
+    let tasks: Vec<_> = (0..PARTITIONS)
+        .map(|partition| rig.start("orders", partition))
+        .collect();
+    let producers = || rig::sample("kreplicator_worker_producer_rebuilds_total{target=\"c126\"}");
+    let end = began + PATIENCE;
+    while producers() < 2 {
+        assert!(Instant::now() < end, "no producer was replaced");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let attempts =
+        rig::sample("kreplicator_worker_task_faults_total{link=\"a-b\",kind=\"target\"}");
+    sleep(Duration::from_secs(4)).await;
+    // Each wait is twice the one before, from a second on: 1 + 2 + 4 + … fit into the time.
+    let (made, seconds) = (producers(), began.elapsed().as_secs());
+    assert!(
+        made <= u64::from((seconds + 1).ilog2()) + 1,
+        "{made} producers in {seconds} s"
+    );
+    assert!(
+        attempts >= 2 * u64::from(PARTITIONS.unsigned_abs()),
+        "{attempts} faults"
+    );
+    rig.target.clear_request_errors(RDKafkaApiKey::Produce);
+    for task in &tasks {
+        copied(task.as_ref(), 5).await;
+    }
+}

@@ -390,3 +390,11 @@ pub(crate) fn metrics() -> String {
         });
     HANDLE.render()
 }
+
+/// The value of one sample, named with its labels; 0: it is not there.
+pub(crate) fn sample(name: &str) -> u64 {
+    let metrics = metrics();
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok())
+        .unwrap_or(0)
+}
