@@ -16,10 +16,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={}", file.display());
     }
     let descriptors = protox::compile(&files, [&root])?;
-    let out = PathBuf::from(env::var("OUT_DIR")?).join("kreplicator.bin");
-    fs::write(out, descriptors.encode_to_vec())?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("kreplicator.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .btree_map(".")
+        .build_client(false)
+        .codec_path("crate::codec::ServerCodec")
+        .compile_fds(descriptors.clone())?;
+    // Clients read and write the same messages, through the usual codec.
+    let clients = out.join("clients");
+    fs::create_dir_all(&clients)?;
+    tonic_prost_build::configure()
+        .extern_path(".kreplicator.v1", "crate::v1")
+        .build_server(false)
+        .out_dir(clients)
         .compile_fds(descriptors)?;
     Ok(())
 }

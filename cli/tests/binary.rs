@@ -86,6 +86,50 @@ fn every_fault_of_a_configuration_is_told_before_anything_starts() {
 }
 
 #[test]
+fn a_port_that_is_taken_is_told_once_with_the_setting() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = listener.local_addr().expect("bound").to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    for setting in [
+        "controller.listen_grpc",
+        "controller.listen_http",
+        "worker.listen",
+    ] {
+        let mut command = kreplicator();
+        command
+            .arg("standalone")
+            .arg("--data-dir")
+            .arg(folder.path());
+        for other in [
+            "controller.listen_grpc",
+            "controller.listen_http",
+            "worker.listen",
+        ] {
+            let address = if other == setting {
+                &taken
+            } else {
+                "127.0.0.1:0"
+            };
+            command.args(["--set", &format!("{other}={address}")]);
+        }
+        let used = run(&mut command);
+        assert_eq!(used.code, Some(1), "{}", used.stderr);
+        let told = used.stderr.lines().find(|line| line.starts_with("error: "));
+        let told = told.unwrap_or_else(|| panic!("no error in {}", used.stderr));
+        let count = told
+            .to_lowercase()
+            .matches("address already in use")
+            .count();
+        assert_eq!(count, 1, "{told}");
+        let (_, name) = setting.split_once('.').expect("in a section");
+        assert!(
+            told.contains(&taken) && told.contains(&format!("`{name}`")),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn a_missing_configuration_file_is_named() {
     let used = run(kreplicator().args(["worker", "--config", "/no/such/file.yaml"]));
     assert_eq!(used.code, Some(2));

@@ -246,6 +246,20 @@ fn topics_flow_as_declared_and_survive_a_restart() {
     });
     let status = standalone.json(&["status"]);
     assert_eq!(status["health"], "ok", "{status:#}");
+    for (list, flag) in [
+        ("tasks", "--link"),
+        ("tasks", "--topic"),
+        ("tasks", "--worker"),
+        ("subscriptions", "--link"),
+    ] {
+        let ran = standalone.ask(&["get", list, flag, "nowhere"]);
+        assert_eq!(ran.code, Some(3), "get {list} {flag}: {}", ran.stdout);
+        assert!(
+            ran.stderr.contains("\"nowhere\" does not exist"),
+            "{}",
+            ran.stderr
+        );
+    }
     assert_eq!(standalone.service.end("INT"), Some(0));
     let (_, high) = west_watermarks(&west.bootstrap_servers());
     assert_eq!(high, 200, "each record once, before and after the restart");

@@ -8,6 +8,7 @@ use std::{
 };
 
 use kreplicator_model::ids::ControllerId;
+use kreplicator_service::human;
 use serde::{Deserialize, Serialize};
 
 /// Settings of a controller.
@@ -24,38 +25,38 @@ pub struct Config {
     /// Where `/metrics`, `/healthz` and `/readyz` are served.
     pub listen_http: SocketAddr,
     /// How long after its last sign of life a leader is succeeded.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub lease_ttl: Duration,
     /// Time between looks at each cluster's topics.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub discovery_interval: Duration,
     /// Longest wait for a cluster's answer to a look at its topics.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub discovery_timeout: Duration,
     /// Longest wait for a cluster's answer to anything else.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub admin_timeout: Duration,
     /// Time between looks at the settings of target topics that are in order.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub target_check_interval: Duration,
     /// How long after a worker's lease ended its tasks are given to others. Covers what the clocks of
     /// the store and of the worker may differ by over one lease.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub worker_margin: Duration,
     /// How long a new leader waits for workers that have tasks but no lease.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub startup_grace: Duration,
     /// How long tasks stay where they are when every worker that has some is gone at once.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub mass_loss_grace: Duration,
     /// How long changes are collected before the plan is made again.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub replan_debounce: Duration,
     /// Time after which an assigned task that its worker has not taken on counts as stuck.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub stuck_after: Duration,
     /// How long the answer to a request is kept for repetitions of it.
-    #[serde(with = "duration")]
+    #[serde(with = "human::duration")]
     pub request_retention: Duration,
 }
 
@@ -217,31 +218,6 @@ fn is_host_port(address: &str) -> bool {
         let port_fits = port.parse::<u16>().is_ok_and(|port| port != 0);
         !host.is_empty() && !host.contains(char::is_whitespace) && port_fits
     })
-}
-
-/// Durations as people write them.
-mod duration {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(
-        duration: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_duration(*duration))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Duration, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text).map_err(|error| {
-            D::Error::custom(format!(
-                "{text:?} is not a duration such as 5s or 1h 30m: {error}"
-            ))
-        })
-    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use kreplicator_service::http::Limits;
 use kreplicator_store::{MetaStore, election::Role, keys};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
@@ -29,8 +30,6 @@ use crate::{
 
 /// Longest wait for the store when readiness is asked for.
 const READY_DEADLINE: Duration = Duration::from_secs(2);
-/// How long open connections may hold up a shutdown.
-const DRAIN_GRACE: Duration = Duration::from_secs(2);
 
 /// What the endpoint is made of.
 #[derive(Debug, Clone)]
@@ -61,16 +60,9 @@ pub async fn serve(
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
-    let server = axum::serve(listener, router(parts))
-        .with_graceful_shutdown(shutdown.clone().cancelled_owned());
-    let overdue = async {
-        shutdown.cancelled().await;
-        tokio::time::sleep(DRAIN_GRACE).await;
-    };
-    tokio::select! {
-        ended = server => ended.map_err(Error),
-        () = overdue => Ok(()),
-    }
+    kreplicator_service::http::serve(listener, router(parts), Limits::default(), shutdown)
+        .await
+        .map_err(Error)
 }
 
 /// The routes.

@@ -185,7 +185,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::secrets::Secret;
+    use crate::secrets::{ProcessSecrets, Secret};
 
     /// Answers every reference with text that names it.
     #[derive(Debug)]
@@ -320,6 +320,31 @@ mod tests {
             Some("none")
         );
         assert_eq!(lax.get("enable.ssl.certificate.verification"), Some("true"));
+    }
+
+    #[test]
+    fn c127_every_new_client_takes_what_secrets_and_certificates_are_by_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+        let (ca, password) = (path("ca.pem"), path("password"));
+        std::fs::write(&ca, "first").expect("written");
+        std::fs::write(&password, "first").expect("written");
+        let mut login = sasl(SaslMechanism::Plain).expect("made above");
+        login.password = SecretRef::File(password.clone());
+        let cluster = cluster(Security {
+            tls: Some(Tls {
+                ca_file: Some(ca.clone()),
+                ..Tls::default()
+            }),
+            sasl: Some(login),
+        });
+        for renewed in ["first", "second"] {
+            std::fs::write(&password, renewed).expect("written");
+            let made = client_properties(&cluster, &ProcessSecrets).expect("usable");
+            assert_eq!(made.get("sasl.password"), Some(renewed));
+            // By name: the client reads the file when it is made.
+            assert_eq!(made.get("ssl.ca.location"), Some(ca.as_str()));
+        }
     }
 
     #[test]

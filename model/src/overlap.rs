@@ -5,33 +5,26 @@
 //! been tried in this way there is none. So `.*-eu` and `.*-us` are known to be disjoint, which
 //! comparing prefixes could not tell.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use regex_automata::{
-    Anchored, Input, MatchKind,
+    Anchored, Input,
     hybrid::{
         LazyStateID,
-        dfa::{Cache, Config, DFA},
+        dfa::{Cache, DFA},
     },
-    nfa::thompson,
 };
 
 use crate::{
     ids::TopicName,
-    selector::{self, COMPILED_BYTES_MAX, Matcher},
-    spec::{Pattern, Selector},
+    selector::{self, COMPILED_BYTES_MAX, Compiled, Expression, Matcher},
 };
 
 /// Most combined states that are looked at before giving up; a guess that bounds the time to well
 /// under a second.
 const STATES_MAX: usize = 20_000;
-/// Most bytes of one automaton's states.
-const CACHE_BYTES_MAX: usize = 4 << 20;
 /// Kafka's limit on names.
 const NAME_BYTES_MAX: usize = 249;
-/// What topic names are made of, letters first so that examples read well.
-const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-
 /// What is known about the topics that several selectors have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Overlap {
@@ -53,44 +46,52 @@ impl Overlap {
 
 /// Looks for a topic that every one of the selectors means.
 #[must_use]
-pub fn of(selectors: &[&Selector]) -> Overlap {
+pub fn of(selectors: &[&Matcher]) -> Overlap {
     except(selectors, &BTreeSet::new())
 }
 
 /// Looks for a topic that every one of the selectors means and that is none of `others`.
 #[must_use]
-pub fn except(selectors: &[&Selector], others: &BTreeSet<&TopicName>) -> Overlap {
-    let mut exact = None;
-    let mut patterns = Vec::new();
-    for selector in selectors {
-        match selector {
-            Selector::Topic(topic) => exact = Some(topic),
-            Selector::Pattern(pattern) => patterns.push(pattern),
-        }
-    }
-    match exact {
+pub fn except(selectors: &[&Matcher], others: &BTreeSet<&TopicName>) -> Overlap {
+    match selectors.iter().find_map(|selector| selector.exact()) {
         Some(topic) => of_topic(topic, selectors, others),
-        None => Search::new(&patterns, others).map_or(Overlap::Unknown, Search::run),
+        None => of_patterns(selectors, others).unwrap_or(Overlap::Unknown),
     }
 }
 
-fn of_topic(topic: &TopicName, selectors: &[&Selector], others: &BTreeSet<&TopicName>) -> Overlap {
-    for selector in selectors {
-        match Matcher::compile(selector) {
-            Ok(matcher) if matcher.matches(topic) => {}
-            Ok(_) => return Overlap::Disjoint,
-            Err(_) => return Overlap::Unknown,
+fn of_topic(topic: &TopicName, selectors: &[&Matcher], others: &BTreeSet<&TopicName>) -> Overlap {
+    let is_meant = selectors.iter().all(|selector| selector.matches(topic));
+    if is_meant && !others.contains(topic) {
+        Overlap::Example(topic.clone())
+    } else {
+        Overlap::Disjoint
+    }
+}
+
+fn of_patterns(selectors: &[&Matcher], others: &BTreeSet<&TopicName>) -> Result<Overlap, GaveUp> {
+    let compile =
+        |expression: &Expression| Compiled::new(expression, COMPILED_BYTES_MAX).map_err(|_| GaveUp);
+    let parse = |text| Expression::parse(text).expect("constant, and tested");
+    // Names that no pattern means, names that are no names, and those that do not count.
+    let mut not = vec![parse(selector::INTERNAL), parse(r"\.{0,2}")];
+    if !others.is_empty() {
+        not.push(Expression::names(others.iter().map(|name| name.as_str())));
+    }
+    let not = compile(&Expression::any_of(&not))?;
+    let mut automata = Vec::with_capacity(2 * selectors.len() + 1);
+    for pattern in selectors.iter().filter_map(|selector| selector.automata()) {
+        automata.push(Automaton::new(&pattern.include, true)?);
+        if let Some(exclude) = &pattern.exclude {
+            automata.push(Automaton::new(exclude, false)?);
         }
     }
-    if others.contains(topic) {
-        return Overlap::Disjoint;
-    }
-    Overlap::Example(topic.clone())
+    automata.push(Automaton::new(&not, false)?);
+    Search::new(automata).run()
 }
 
 /// One pattern at work.
-struct Automaton {
-    dfa: DFA,
+struct Automaton<'a> {
+    dfa: &'a DFA,
     cache: Cache,
     /// Whether an example must match it, or must not.
     must_match: bool,
@@ -99,24 +100,12 @@ struct Automaton {
 /// The automaton did not fit into its limits.
 struct GaveUp;
 
-impl Automaton {
-    fn new(pattern: &str, must_match: bool) -> Option<Self> {
-        let config = Config::new()
-            .match_kind(MatchKind::All)
-            .unicode_word_boundary(true)
-            .cache_capacity(CACHE_BYTES_MAX)
-            // States are kept by their number, so they may never be thrown out.
-            .minimum_cache_clear_count(Some(0));
-        let limits = thompson::Config::new().nfa_size_limit(Some(COMPILED_BYTES_MAX));
-        let dfa = DFA::builder()
-            .configure(config)
-            .thompson(limits)
-            .build(&selector::anchored(pattern))
-            .ok()?;
-        let cache = dfa.create_cache();
-        Some(Self {
+impl<'a> Automaton<'a> {
+    fn new(compiled: &'a Compiled, must_match: bool) -> Result<Self, GaveUp> {
+        let dfa = compiled.dfa().ok_or(GaveUp)?;
+        Ok(Self {
             dfa,
-            cache,
+            cache: dfa.create_cache(),
             must_match,
         })
     }
@@ -148,46 +137,25 @@ struct Step {
 }
 
 /// All automata side by side, breadth first, so that examples are short.
-struct Search {
-    automata: Vec<Automaton>,
+struct Search<'a> {
+    automata: Vec<Automaton<'a>>,
     letters: Vec<u8>,
     steps: Vec<Step>,
     seen: BTreeSet<Vec<LazyStateID>>,
 }
 
-impl Search {
-    fn new(patterns: &[&Pattern], others: &BTreeSet<&TopicName>) -> Option<Self> {
-        let mut automata = Vec::new();
-        for pattern in patterns {
-            automata.push(Automaton::new(&pattern.include, true)?);
-            for exclude in &pattern.exclude {
-                automata.push(Automaton::new(exclude, false)?);
-            }
-        }
-        // Names that no pattern means, and names that are no names.
-        automata.push(Automaton::new(selector::INTERNAL, false)?);
-        automata.push(Automaton::new(r"\.{0,2}", false)?);
-        if !others.is_empty() {
-            let names: Vec<String> = others
-                .iter()
-                .map(|name| regex::escape(name.as_str()))
-                .collect();
-            automata.push(Automaton::new(&names.join("|"), false)?);
-        }
+impl<'a> Search<'a> {
+    fn new(automata: Vec<Automaton<'a>>) -> Self {
         let letters = telling_letters(&automata);
-        Some(Self {
+        Self {
             automata,
             letters,
             steps: Vec::new(),
             seen: BTreeSet::new(),
-        })
+        }
     }
 
-    fn run(mut self) -> Overlap {
-        self.search().unwrap_or(Overlap::Unknown)
-    }
-
-    fn search(&mut self) -> Result<Overlap, GaveUp> {
+    fn run(mut self) -> Result<Overlap, GaveUp> {
         let start: Result<Vec<_>, _> = self.automata.iter_mut().map(Automaton::start).collect();
         self.reach(start?, None, 0);
         let mut at = 0;
@@ -261,20 +229,26 @@ impl Search {
     }
 }
 
-/// One letter for each group that no automaton tells apart.
-fn telling_letters(automata: &[Automaton]) -> Vec<u8> {
-    let mut groups: BTreeMap<Vec<u8>, u8> = BTreeMap::new();
-    for &letter in LETTERS {
+/// One letter for each group that no automaton tells apart; letters first so that examples read well.
+fn telling_letters(automata: &[Automaton<'_>]) -> Vec<u8> {
+    let mut readable: Vec<u8> = selector::letters().collect();
+    readable.sort_by_key(|letter| {
+        let rank = match letter {
+            b'a'..=b'z' => 0,
+            b'A'..=b'Z' => 1,
+            b'0'..=b'9' => 2,
+            _ => 3,
+        };
+        (rank, *letter)
+    });
+    let mut told: BTreeSet<Vec<u8>> = BTreeSet::new();
+    readable.retain(|letter| {
         let classes = automata
             .iter()
-            .map(|automaton| automaton.dfa.byte_classes().get(letter));
-        groups.entry(classes.collect()).or_insert(letter);
-    }
-    LETTERS
-        .iter()
-        .copied()
-        .filter(|letter| groups.values().any(|first| first == letter))
-        .collect()
+            .map(|automaton| automaton.dfa.byte_classes().get(*letter));
+        told.insert(classes.collect())
+    });
+    readable
 }
 
 #[cfg(test)]

@@ -1,20 +1,22 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::spec::{Pattern, Selector};
 
-fn pattern(include: &str, exclude: &[&str]) -> Selector {
-    Selector::Pattern(Pattern {
+fn pattern(include: &str, exclude: &[&str]) -> Matcher {
+    let selector = Selector::Pattern(Pattern {
         include: include.to_owned(),
         exclude: exclude.iter().map(|text| (*text).to_owned()).collect(),
-    })
+    });
+    Matcher::compile(&selector).expect("legal")
 }
 
 fn topic(name: &str) -> TopicName {
     TopicName::new(name).expect("legal")
 }
 
-fn exact(name: &str) -> Selector {
-    Selector::Topic(topic(name))
+fn exact(name: &str) -> Matcher {
+    Matcher::compile(&Selector::Topic(topic(name))).expect("legal")
 }
 
 #[test]
@@ -49,7 +51,7 @@ fn patterns_are_decided_by_prefix_suffix_and_exclusion() {
         (pattern("(?i)ORDERS", &[]), pattern("[A-Z]+", &["ORDERS"])),
     ];
     for (a, b) in &disjoint {
-        assert_eq!(of(&[a, b]), Overlap::Disjoint, "{} {}", a.id(), b.id());
+        assert_eq!(of(&[a, b]), Overlap::Disjoint, "{a:?} {b:?}");
     }
 }
 
@@ -63,13 +65,7 @@ fn an_overlap_comes_with_an_example() {
         (pattern("a{3,}", &[]), pattern("a{0,3}", &[]), "aaa"),
     ];
     for (a, b, example) in &overlapping {
-        assert_eq!(
-            of(&[a, b]),
-            Overlap::Example(topic(example)),
-            "{} {}",
-            a.id(),
-            b.id()
-        );
+        assert_eq!(of(&[a, b]), Overlap::Example(topic(example)), "{a:?} {b:?}");
     }
 }
 
@@ -108,9 +104,6 @@ fn names_too_long_for_kafka_are_no_example() {
 
 #[test]
 fn what_cannot_be_decided_is_not_ruled_out() {
-    let broken = pattern("(", &[]);
-    assert_eq!(of(&[&broken, &broken]), Overlap::Unknown);
-    assert_eq!(of(&[&broken, &exact("a")]), Overlap::Unknown);
     // Each automaton remembers where the last letters were: too many combinations to look at.
     let far = |letter: char| pattern(&format!(".*{letter}.{{16}}"), &[]);
     let (a, b) = (far('a'), far('b'));
@@ -151,12 +144,11 @@ proptest! {
     ) {
         let exclude: Vec<&str> = exclude.iter().map(String::as_str).collect();
         let (a, b) = (pattern(&a, &exclude), pattern(&b, &[]));
-        let matchers = [&a, &b].map(|selector| Matcher::compile(selector).expect("legal"));
-        let is_common = |name: &TopicName| matchers.iter().all(|matcher| matcher.matches(name));
+        let is_common = |name: &TopicName| [&a, &b].iter().all(|matcher| matcher.matches(name));
         match of(&[&a, &b]) {
             Overlap::Disjoint => {
                 let common = names().into_iter().find(is_common);
-                prop_assert_eq!(common, None, "{} {}", a.id(), b.id());
+                prop_assert_eq!(common, None, "{:?} {:?}", a, b);
             }
             Overlap::Example(name) => prop_assert!(is_common(&name), "{name} {a:?} {b:?}"),
             Overlap::Unknown => prop_assert!(false, "too small to give up on"),

@@ -3,19 +3,27 @@
 //! Patterns match whole names. They never match internal topics, and nothing ever matches a topic of
 //! ours (C071).
 
-use std::fmt;
+mod compiled;
+mod expression;
+mod matchers;
 
-use regex::{Regex, RegexBuilder};
+use std::{fmt, sync::Arc};
 
 use crate::{
     ids::TopicName,
-    overlap,
     spec::{Pattern, Selector},
+};
+
+pub use matchers::Matchers;
+pub(crate) use {
+    compiled::{Compiled, TooLarge},
+    expression::{Expression, letters},
 };
 
 /// Most bytes of one pattern.
 pub const PATTERN_BYTES_MAX: usize = 4096;
-/// Most bytes of a compiled pattern. A guess: a thousand topic names joined by `|` need a tenth.
+/// Most bytes of a compiled selector, its include and exclude patterns together. A guess: some 30,000
+/// letters of names joined by `|` fit.
 pub const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// Most exclude patterns of one selector.
 pub const EXCLUDES_MAX: usize = 100;
@@ -51,10 +59,12 @@ pub fn is_ours(topic: &TopicName) -> bool {
     topic.as_str().starts_with("__kreplicator")
 }
 
-/// Whether two selectors may mean the same topic. True unless it is proven that they cannot.
-#[must_use]
-pub fn may_overlap(a: &Selector, b: &Selector) -> bool {
-    overlap::of(&[a, b]).is_possible()
+/// Checks that a text is a regular expression that may be used in a pattern, without compiling it.
+///
+/// # Errors
+/// [`PatternError`] naming it.
+pub fn check_syntax(text: &str) -> Result<(), PatternError> {
+    Expression::parse(text).map(|_| ())
 }
 
 impl Selector {
@@ -69,32 +79,37 @@ impl Selector {
     }
 }
 
-/// A selector made ready to be asked many times.
+/// A selector made ready to be asked many times. Clones share what was compiled.
 #[derive(Debug, Clone)]
 pub struct Matcher(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
     Topic(TopicName),
-    Pattern { include: Regex, exclude: Vec<Regex> },
+    Pattern(Arc<Automata>),
+}
+
+/// A pattern's automata: excludes are one, whatever their number.
+#[derive(Debug)]
+pub(crate) struct Automata {
+    pub(crate) include: Compiled,
+    pub(crate) exclude: Option<Compiled>,
 }
 
 impl Matcher {
     /// Compiles the patterns of a selector.
     ///
     /// # Errors
-    /// [`PatternError`] naming the first pattern that is no regular expression or too large.
+    /// [`PatternError`] naming the first pattern that is no regular expression, or the one with which
+    /// the selector becomes too large.
     pub fn compile(selector: &Selector) -> Result<Self, PatternError> {
-        let pattern = match selector {
-            Selector::Topic(topic) => return Ok(Self(Kind::Topic(topic.clone()))),
-            Selector::Pattern(pattern) => pattern,
-        };
-        check_excludes(pattern)?;
-        let exclude = pattern.exclude.iter().map(|text| whole(text));
-        Ok(Self(Kind::Pattern {
-            include: whole(&pattern.include)?,
-            exclude: exclude.collect::<Result<_, _>>()?,
-        }))
+        match selector {
+            Selector::Topic(topic) => Ok(Self(Kind::Topic(topic.clone()))),
+            Selector::Pattern(pattern) => {
+                let automata = Automata::compile(pattern)?;
+                Ok(Self(Kind::Pattern(Arc::new(automata))))
+            }
+        }
     }
 
     /// Whether the selector means this topic.
@@ -105,13 +120,68 @@ impl Matcher {
         }
         match &self.0 {
             Kind::Topic(exact) => exact == topic,
-            Kind::Pattern { include, exclude } => {
-                let name = topic.as_str();
-                !is_internal(topic)
-                    && include.is_match(name)
-                    && !exclude.iter().any(|pattern| pattern.is_match(name))
-            }
+            Kind::Pattern(automata) => !is_internal(topic) && automata.is_match(topic.as_str()),
         }
+    }
+
+    /// The topic that an exact selector names.
+    pub(crate) fn exact(&self) -> Option<&TopicName> {
+        match &self.0 {
+            Kind::Topic(topic) => Some(topic),
+            Kind::Pattern(_) => None,
+        }
+    }
+
+    /// The automata of a pattern.
+    pub(crate) fn automata(&self) -> Option<&Automata> {
+        match &self.0 {
+            Kind::Topic(_) => None,
+            Kind::Pattern(automata) => Some(automata),
+        }
+    }
+}
+
+impl Automata {
+    fn compile(pattern: &Pattern) -> Result<Self, PatternError> {
+        check_excludes(pattern)?;
+        let include = Expression::parse(&pattern.include)?;
+        let excludes = pattern.exclude.iter().map(|text| Expression::parse(text));
+        let excludes = excludes.collect::<Result<Vec<_>, _>>()?;
+        Self::within_limit(&include, &excludes)
+            .map_err(|TooLarge| too_large(pattern, &include, &excludes))
+    }
+
+    fn within_limit(include: &Expression, excludes: &[Expression]) -> Result<Self, TooLarge> {
+        let include = Compiled::new(include, COMPILED_BYTES_MAX)?;
+        let left = COMPILED_BYTES_MAX.saturating_sub(include.bytes());
+        let exclude = match excludes {
+            [] => None,
+            excludes => Some(Compiled::new(&Expression::any_of(excludes), left)?),
+        };
+        Ok(Self { include, exclude })
+    }
+
+    fn is_match(&self, name: &str) -> bool {
+        let is_excluded = |exclude: &Compiled| exclude.is_match(name);
+        self.include.is_match(name) && !self.exclude.as_ref().is_some_and(is_excluded)
+    }
+}
+
+/// Names the pattern with which those before it become too large together, by halving: a few
+/// compilations of at most the limit, whatever was sent.
+fn too_large(pattern: &Pattern, include: &Expression, excludes: &[Expression]) -> PatternError {
+    let numbers: Vec<usize> = (0..=excludes.len()).collect();
+    let fits = |number: &usize| Automata::within_limit(include, &excludes[..*number]).is_ok();
+    match numbers.partition_point(fits) {
+        0 => fault(
+            &pattern.include,
+            "is too large once compiled; shorten its repetitions",
+        ),
+        number => fault(
+            &pattern.exclude[number - 1],
+            "is too large once compiled, together with the patterns before it; shorten repetitions \
+             or exclude fewer names",
+        ),
     }
 }
 
@@ -132,49 +202,6 @@ fn fault(pattern: &str, fault: impl fmt::Display) -> PatternError {
     PatternError {
         pattern: pattern.to_owned(),
         fault: fault.to_string(),
-    }
-}
-
-/// A regular expression that matches whole names only. The pattern is compiled alone first: text such
-/// as `a)|(b` is no pattern, though it becomes one between brackets.
-fn whole(pattern: &str) -> Result<Regex, PatternError> {
-    if pattern.is_empty() {
-        return Err(fault(pattern, "is empty; use \".*\" for every topic"));
-    }
-    if pattern.len() > PATTERN_BYTES_MAX {
-        let shown: String = pattern.chars().take(40).collect();
-        return Err(fault(
-            &format!("{shown}…"),
-            format!("is longer than {PATTERN_BYTES_MAX} bytes; split it"),
-        ));
-    }
-    compile(pattern).map_err(|error| fault(pattern, explain(&error)))?;
-    compile(&anchored(pattern)).map_err(|error| fault(pattern, explain(&error)))
-}
-
-/// The pattern for whole names.
-pub(crate) fn anchored(pattern: &str) -> String {
-    format!("^(?:{pattern})$")
-}
-
-fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(pattern)
-        .size_limit(COMPILED_BYTES_MAX)
-        .build()
-}
-
-/// The parser draws its complaint over several lines; the last one says what is wrong.
-fn explain(error: &regex::Error) -> String {
-    match error {
-        regex::Error::CompiledTooBig(_) => {
-            "is too large once compiled; shorten its repetitions".to_owned()
-        }
-        other => {
-            let text = other.to_string();
-            let line = text.lines().last().unwrap_or_default();
-            let cause = line.strip_prefix("error: ").unwrap_or(line);
-            format!("is no regular expression (RE2 syntax): {cause}")
-        }
     }
 }
 

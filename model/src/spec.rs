@@ -177,8 +177,8 @@ pub enum Selector {
     Pattern(Pattern),
 }
 
-/// Anchored regular expressions in RE2 syntax, already checked to compile.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Anchored regular expressions in RE2 syntax.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pattern {
     /// A topic must match this.
     pub include: String,

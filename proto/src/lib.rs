@@ -7,10 +7,12 @@
 //! - [`assignment`]: what a worker shall run and what it runs, as checked maps.
 //! - [`topic_record`], [`subscription_record`]: what was noted about topics and subscriptions.
 //! - [`stored`]: values of the metadata store as bytes.
+//! - [`codec`]: how servers read requests.
 //! - [`fault`]: what is wrong with a message, field by field.
 //! - [`status`]: refusals as gRPC statuses.
 
 pub mod assignment;
+pub mod codec;
 pub mod fault;
 pub mod spec_convert;
 pub mod status;
@@ -28,6 +30,7 @@ pub mod topic_record;
 )]
 pub mod v1 {
     tonic::include_proto!("kreplicator.v1");
+    include!(concat!(env!("OUT_DIR"), "/clients/kreplicator.v1.rs"));
 }
 
 /// Encoded `FileDescriptorSet` of the API, for reflection.

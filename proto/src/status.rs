@@ -25,9 +25,12 @@ pub enum Refusal {
     #[error("{}", lines(.0))]
     Precondition(Vec<String>),
     /// NOT_FOUND.
-    #[error("{kind} {id:?} does not exist; list what exists with `kreplicator get {kind}s`")]
+    #[error(
+        "{kind} {id:?} does not exist; list what exists with `kreplicator get {}`",
+        listed_with(kind)
+    )]
     NotFound {
-        /// `cluster`, `link`, `subscription`, `worker`.
+        /// `cluster`, `link`, `subscription`, `topic`, `worker`.
         kind: &'static str,
         /// Its name.
         id: String,
@@ -63,6 +66,17 @@ pub enum Refusal {
     /// INTERNAL: our fault, or a stored value that nobody of ours wrote.
     #[error("{0}")]
     Internal(String),
+}
+
+/// The list that shows things of a kind.
+fn listed_with(kind: &str) -> String {
+    // Topics are seen below the subscriptions that mean them.
+    let kind = if kind == "topic" {
+        "subscription"
+    } else {
+        kind
+    };
+    format!("{kind}s")
 }
 
 impl Refusal {

@@ -3,14 +3,13 @@
 //! Durations and sizes are written as people write them (`5s`, `1h 30m`, `512MiB`); unknown keys are
 //! refused.
 
-mod human;
-
 use std::{
     net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
 use kreplicator_model::ids::WorkerId;
+use kreplicator_service::human;
 use serde::{Deserialize, Serialize};
 
 /// Settings of a worker.

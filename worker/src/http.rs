@@ -2,7 +2,7 @@
 
 mod gauges;
 
-use std::{future::IntoFuture, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use axum::{
     Router,
@@ -11,17 +11,12 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use kreplicator_service::http::Limits;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::{
-    net::TcpListener,
-    time::{Instant, timeout},
-};
+use tokio::{net::TcpListener, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{clock::WallClock, health::Health, tasks::Tasks};
-
-/// Connections that are still open this long after the end are dropped.
-const CLOSE_DEADLINE: Duration = Duration::from_secs(1);
 
 /// What the endpoint shows.
 #[derive(Clone)]
@@ -64,18 +59,7 @@ pub async fn serve(
     shown: Shown,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let closing = shutdown.clone();
-    let server = axum::serve(listener, router(shown))
-        .with_graceful_shutdown(async move { closing.cancelled().await })
-        .into_future();
-    tokio::pin!(server);
-    tokio::select! {
-        served = &mut server => served,
-        () = shutdown.cancelled() => {
-            // A scraper that keeps its connection open does not keep the process.
-            timeout(CLOSE_DEADLINE, server).await.unwrap_or(Ok(()))
-        }
-    }
+    kreplicator_service::http::serve(listener, router(shown), Limits::default(), shutdown).await
 }
 
 async fn metrics(State(shown): State<Shown>) -> Response {

@@ -45,15 +45,15 @@ pub enum Error {
     #[error("{}", faults(.0))]
     Config(Vec<Fault>),
     /// The HTTP endpoint cannot be opened.
-    #[error("cannot listen on {address}: {source}; change the worker's `listen`")]
+    #[error("cannot listen on {address}: {cause}; change the worker's `listen`")]
     Listen {
         /// Where.
         address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
+        /// What the system said; told in the message, since the remedy follows it.
+        cause: io::Error,
     },
     /// The HTTP endpoint broke.
-    #[error("the HTTP endpoint broke: {0}")]
+    #[error("the HTTP endpoint broke")]
     Http(#[source] io::Error),
     /// The metadata store refuses the worker for good.
     #[error(transparent)]
@@ -152,9 +152,9 @@ impl Worker {
             return Err(Error::Config(wrong));
         };
         metrics::describe();
-        let listen = |source| Error::Listen {
+        let listen = |cause| Error::Listen {
             address: config.listen,
-            source,
+            cause,
         };
         let listener = TcpListener::bind(config.listen).await.map_err(listen)?;
         let http_address = listener.local_addr().map_err(listen)?;

@@ -25,6 +25,7 @@ use super::{
     loaded::Loaded,
     repeat::Call,
     subscribe::{Missing, Sources},
+    surplus,
     writer::Edit,
 };
 use crate::heavy::heavy;
@@ -47,6 +48,7 @@ impl DesiredService {
         heavy(|| declared.draft(&before, now, request.prune).map(drop))?;
         let looked_at = declared.worth_a_look(&before);
         let sources = Sources(core.look(looked_at).await);
+        let targets = core.last_seen(&before.desired, declared.links.values());
         let allow_missing = request.allow_missing;
         let decide = {
             let declared = declared.clone();
@@ -56,9 +58,17 @@ impl DesiredService {
                 if !allow_missing && !resumed {
                     declared.refuse_missing(loaded, &sources)?;
                 }
+                let mut warnings = sources.warnings();
+                let subscriptions = declared.subscriptions.values();
+                warnings.extend(surplus::warnings(
+                    draft.after(),
+                    subscriptions,
+                    &sources,
+                    &targets,
+                ));
                 let answer = v1::ApplyResponse {
                     changes: diff(&loaded.desired, draft.after()),
-                    warnings: sources.warnings(),
+                    warnings,
                 };
                 Ok(Edit {
                     steps: draft.into_steps(),

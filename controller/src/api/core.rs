@@ -1,12 +1,16 @@
 //! What all services share.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::future::join_all;
 use kreplicator_model::{
-    desired::Fault,
+    desired::{Desired, Fault},
     ids::{ClusterId, UnixMillis},
-    spec::Cluster,
+    spec::{Cluster, Link},
 };
 use kreplicator_proto::{fault::FieldFault, status::Refusal};
 use tokio::time::{Instant, timeout};
@@ -14,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     ApiParts, ClusterView, leadership::Leadership, loaded::DesiredReader, repeat::Answers,
-    writer::Writer,
+    surplus::Known, writer::Writer,
 };
 use crate::{fleet::FleetState, reports::View};
 
@@ -97,6 +101,22 @@ impl Core {
             (cluster.id.clone(), view)
         });
         join_all(looks).await.into_iter().collect()
+    }
+
+    /// What was last seen on the targets of these links.
+    pub(crate) fn last_seen<'a>(
+        &self,
+        desired: &Desired,
+        links: impl IntoIterator<Item = &'a Link>,
+    ) -> Known {
+        let targets: BTreeSet<&ClusterId> = links.into_iter().map(|link| &link.target).collect();
+        targets
+            .into_iter()
+            .filter_map(|id| {
+                let seen = self.parts.discovery.last_seen(desired.clusters.get(id)?)?;
+                Some((id.clone(), seen))
+            })
+            .collect()
     }
 
     /// Has a cluster looked at again, since what is asked for has changed.

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use kreplicator_model::{
     desired::{Desired, Fault},
     ids::{ClusterId, LinkId, UnixMillis},
+    selector::Matchers,
     spec::{Cluster, Link, Subscription},
 };
 use kreplicator_proto::{stored::Stored, subscription_record::SubscriptionRecord};
@@ -43,6 +44,8 @@ pub(crate) struct Draft<'a> {
     clusters: BTreeSet<ClusterId>,
     links: BTreeSet<LinkId>,
     subscriptions: BTreeSet<(LinkId, String)>,
+    /// What is checked before and after has most selectors in common.
+    matchers: Matchers,
 }
 
 impl<'a> Draft<'a> {
@@ -54,6 +57,7 @@ impl<'a> Draft<'a> {
             clusters: BTreeSet::new(),
             links: BTreeSet::new(),
             subscriptions: BTreeSet::new(),
+            matchers: Matchers::default(),
         }
     }
 
@@ -115,9 +119,10 @@ impl<'a> Draft<'a> {
 
     /// What would be wrong afterwards and is not wrong already: so an old fault never stands in the
     /// way of a change that has nothing to do with it.
-    pub(crate) fn new_faults(&self) -> Vec<Fault> {
-        let before: BTreeSet<Fault> = self.before.desired.check().into_iter().collect();
-        let mut faults = self.after.check();
+    pub(crate) fn new_faults(&mut self) -> Vec<Fault> {
+        let before = self.before.desired.check_with(&mut self.matchers);
+        let before: BTreeSet<Fault> = before.into_iter().collect();
+        let mut faults = self.after.check_with(&mut self.matchers);
         faults.retain(|fault| !before.contains(fault));
         faults
     }
@@ -126,7 +131,7 @@ impl<'a> Draft<'a> {
     /// them before their subscriptions, deletions the other way round. What fits into one transaction
     /// is one. Deletions come last, so that what takes over a topic is there before what had it is gone,
     /// unless both together would be unsound.
-    pub(crate) fn into_steps(self) -> Vec<Step> {
+    pub(crate) fn into_steps(mut self) -> Vec<Step> {
         let puts = self.puts();
         let deletes = self.deletes();
         let mut writes = Vec::with_capacity(puts.len() + deletes.len());
@@ -224,7 +229,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether the state with everything put and nothing deleted yet has no fault of its own.
-    fn is_sound_with_both(&self) -> bool {
+    fn is_sound_with_both(&mut self) -> bool {
         let mut both = self.before.desired.clone();
         both.clusters.extend(self.after.clusters.clone());
         both.links.extend(self.after.links.clone());
@@ -232,11 +237,13 @@ impl<'a> Draft<'a> {
         let known: BTreeSet<Fault> = self
             .before
             .desired
-            .check()
+            .check_with(&mut self.matchers)
             .into_iter()
-            .chain(self.after.check())
+            .chain(self.after.check_with(&mut self.matchers))
             .collect();
-        both.check().iter().all(|fault| known.contains(fault))
+        both.check_with(&mut self.matchers)
+            .iter()
+            .all(|fault| known.contains(fault))
     }
 }
 

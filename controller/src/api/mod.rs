@@ -5,8 +5,8 @@
 //!
 //! - [`ports`]: what the API needs from the rest of the controller.
 //! - `server`: all services in one server, with its limits.
-//! - One file a service: `clusters`, `links`, `subscriptions` (with `subscribe`, `subscription_view`,
-//!   `subscription_watch`), `workers`, `status`, `apply`, `fleet`. `core` is what they share.
+//! - One file a service: `clusters`, `links`, `subscriptions` (with `subscribe`, `surplus`,
+//!   `subscription_view`, `subscription_watch`), `workers`, `status`, `apply`, `fleet`. `core` is what they share.
 //! - Writing: `loaded` (what was asked for, as read) → `draft` (a change of it, checked as a whole, in
 //!   steps) → `writer` (one at a time, under the leader's guard) with `repeat` (kept answers).
 //! - Showing: `picture` (the state of every task) → `health` (what it means); `page`, `diff`, `fields`.
@@ -35,6 +35,7 @@ mod subscribe;
 mod subscription_view;
 mod subscription_watch;
 mod subscriptions;
+mod surplus;
 pub(crate) mod workers;
 mod writer;
 

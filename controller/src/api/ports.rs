@@ -27,6 +27,10 @@ pub trait DiscoveryPort: Debug + Send + Sync + 'static {
     /// The cause for people: not reachable, login refused, another cluster id than expected…
     async fn look(&self, cluster: &Cluster, deadline: Duration) -> Result<ClusterView, String>;
 
+    /// What was last seen on the cluster, reached by exactly this spec; None: it is not watched, or was
+    /// never seen. Returns at once.
+    fn last_seen(&self, cluster: &Cluster) -> Option<ClusterView>;
+
     /// What is asked for on this cluster has just changed: look at it again at once. Returns at once.
     fn poke(&self, cluster: &ClusterId);
 }

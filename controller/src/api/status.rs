@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use kreplicator_model::ids::{LinkId, Partition, TaskId, TopicName};
+use kreplicator_model::{
+    ids::{LinkId, Partition, TaskId, TopicName},
+    spec::Selector,
+};
 use kreplicator_proto::{
     status::Refusal,
     v1::{self, status_server::Status as StatusApi},
@@ -19,6 +22,7 @@ use super::{
     picture::{Picture, Task},
     workers,
 };
+use crate::heavy::heavy;
 
 /// Most problems told.
 const PROBLEMS_MAX: usize = 50;
@@ -90,9 +94,14 @@ impl StatusService {
             }
         };
         let after = page.after().and_then(read_key);
+        let loaded = self.0.desired.load().await?;
         let fleet = self.0.fleet().await;
         let reports = self.0.reports();
         let picture = Picture::new(&fleet, &reports);
+        // Once a list has begun, what it is filtered by may go.
+        if page.after().is_none() {
+            heavy(|| refuse_unknown(&request, &loaded, picture))?;
+        }
         let matches = |filter: &str, value: &str| filter.is_empty() || filter == value;
         let tasks = picture
             .tasks_after(after.as_ref())
@@ -105,6 +114,53 @@ impl StatusService {
             tasks: tasks.into_iter().map(info).collect(),
             next_page_token,
         })
+    }
+}
+
+/// Refuses filters by things that do not exist, so that a slip of the pen does not look like an empty
+/// list. What still has tasks exists, asked for or not; what the fleet alone can tell is unknown only
+/// once the fleet has been looked at.
+fn refuse_unknown(
+    request: &v1::ListTasksRequest,
+    loaded: &Loaded,
+    picture: Picture<'_>,
+) -> Result<(), Refusal> {
+    let (link, topic) = (request.link.as_str(), request.topic.as_str());
+    let (desired, fleet) = (&loaded.desired, picture.fleet);
+    let is_link = |id: &LinkId| link.is_empty() || id.as_str() == link;
+    let is_meant = |id: &LinkId, name: &TopicName| is_link(id) && name.as_str() == topic;
+
+    let knows_link = || {
+        desired.links.contains_key(link)
+            || picture.tasks_after(None).any(|task| is_link(&task.id.link))
+    };
+    let knows_topic = || {
+        let mut asked_for = desired.subscriptions.values();
+        let mut resolved = fleet.resolved.topics.keys();
+        let mut tasks = picture.tasks_after(None);
+        asked_for.any(|subscription| match &subscription.selector {
+            Selector::Topic(name) => is_meant(&subscription.link, name),
+            Selector::Pattern(_) => false,
+        }) || resolved.any(|id| is_meant(&id.link, &id.topic))
+            || tasks.any(|task| is_meant(&task.id.link, &task.id.topic))
+    };
+    let knows_worker = || fleet.workers.contains_key(request.worker.as_str());
+
+    let unknown = if !link.is_empty() && !knows_link() {
+        Some(("link", link))
+    } else if !request.worker.is_empty() && fleet.ready && !knows_worker() {
+        Some(("worker", request.worker.as_str()))
+    } else if !topic.is_empty() && fleet.ready && !knows_topic() {
+        Some(("topic", topic))
+    } else {
+        None
+    };
+    match unknown {
+        None => Ok(()),
+        Some((kind, id)) => Err(Refusal::NotFound {
+            kind,
+            id: id.to_owned(),
+        }),
     }
 }
 

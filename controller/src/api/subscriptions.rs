@@ -26,7 +26,7 @@ use super::{
     repeat::Call,
     subscribe::{Sources, check, put_all, sources_of},
     subscription_view::{TOPICS_LISTED_MAX, info, topics_of},
-    subscription_watch,
+    subscription_watch, surplus,
     writer::Edit,
 };
 use crate::heavy::heavy;
@@ -51,7 +51,14 @@ impl SubscriptionsService {
         // What is wrong with the request itself is told without asking any cluster.
         heavy(|| put_all(&before, now, &subscriptions, &Sources::default(), true).map(drop))?;
         let sources = Sources(core.look(sources_of(&before, &subscriptions)).await);
-        let warnings = sources.warnings();
+        let links = subscriptions
+            .iter()
+            .filter_map(|subscription| before.desired.links.get(&subscription.link));
+        let targets = core.last_seen(&before.desired, links);
+        let mut warnings = sources.warnings();
+        warnings.extend(heavy(|| {
+            surplus::warnings(&before.desired, &subscriptions, &sources, &targets)
+        }));
         let read: Vec<ClusterId> = sources.0.keys().cloned().collect();
         let allow_missing = request.allow_missing;
         let decide = move |loaded: &Loaded, _resumed: bool| {

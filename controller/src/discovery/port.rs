@@ -10,7 +10,10 @@ use kreplicator_kafka::admin::ClusterMetadata;
 use kreplicator_model::{ids::ClusterId, spec::Cluster};
 use tokio::time::timeout;
 
-use super::{Discovery, watcher::look};
+use super::{
+    Discovery,
+    watcher::{Shared, look},
+};
 use crate::{
     api::{ClusterView, DiscoveryPort},
     cluster_admin::AdminConnector,
@@ -48,16 +51,18 @@ impl DiscoveryDoor {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
+
+    /// The leader's own watch over a cluster, where it reaches it by the same spec.
+    fn watched(&self, cluster: &Cluster) -> Option<Arc<Shared>> {
+        let shared = self.discovery()?.shared(&cluster.id)?;
+        (shared.cluster == *cluster).then_some(shared)
+    }
 }
 
 #[async_trait]
 impl DiscoveryPort for DiscoveryDoor {
     async fn look(&self, cluster: &Cluster, deadline: Duration) -> Result<ClusterView, String> {
-        let watched = self
-            .discovery()
-            .and_then(|discovery| discovery.shared(&cluster.id))
-            .filter(|shared| shared.cluster == *cluster);
-        let Some(shared) = watched else {
+        let Some(shared) = self.watched(cluster) else {
             let admin = self
                 .connector
                 .connect(cluster)
@@ -83,6 +88,18 @@ impl DiscoveryPort for DiscoveryDoor {
                 humantime::format_duration(deadline)
             )),
         }
+    }
+
+    fn last_seen(&self, cluster: &Cluster) -> Option<ClusterView> {
+        let shared = self.watched(cluster)?;
+        let seen = shared.latest.borrow().topics.clone()?;
+        let topics = seen.topics.iter();
+        Some(ClusterView {
+            topics: topics
+                .map(|(name, topic)| (name.clone(), topic.partitions))
+                .collect(),
+            kafka_cluster_id: seen.kafka_cluster_id.clone(),
+        })
     }
 
     fn poke(&self, cluster: &ClusterId) {

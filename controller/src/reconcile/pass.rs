@@ -11,6 +11,7 @@ use kreplicator_model::{
     ids::{LinkTopic, PlanGeneration, WorkerId},
     liveness::{Liveness, Verdict},
     resolve::{Resolved, resolve},
+    selector::Matchers,
 };
 use kreplicator_store::{api::Error as StoreError, election::Term};
 use tokio::time::Instant;
@@ -43,6 +44,7 @@ pub(super) struct Pass {
     parts: Parts,
     writer: Writer,
     book: Book,
+    matchers: Matchers,
     began: Instant,
     liveness: Liveness,
     stuck: StuckTasks,
@@ -76,6 +78,7 @@ impl Pass {
         Self {
             writer,
             book,
+            matchers: Matchers::default(),
             began: Instant::now(),
             liveness: Liveness::new(parts.settings.liveness, Duration::ZERO),
             stuck: StuckTasks::new(parts.settings.stuck_after),
@@ -168,11 +171,16 @@ impl Pass {
         outcome
     }
 
-    fn resolve(&self, sources: &Sources) -> Resolved {
+    fn resolve(&mut self, sources: &Sources) -> Resolved {
+        let (book, matchers) = (&self.book, &mut self.matchers);
         heavy(|| {
-            let book = &self.book;
-            let baseline = book.baseline();
-            resolve(&book.desired, &sources.inventory, &book.records, &baseline)
+            resolve(
+                &book.desired,
+                &sources.inventory,
+                &book.records,
+                &book.baseline(),
+                matchers,
+            )
         })
     }
 

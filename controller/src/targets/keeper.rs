@@ -60,6 +60,8 @@ struct Entry {
     unseen_since: Option<Instant>,
     /// Settings are looked at again then; None: at once.
     check_at: Option<Instant>,
+    /// The target has more partitions than its source: what was told of it.
+    surplus: Option<String>,
     /// Partitions of source and target at the last look.
     checked_with: Option<(i32, i32)>,
 }
@@ -267,6 +269,7 @@ impl Keeper {
                     (list, job(want.partitions, None))
                 }
                 Step::Check { note } => {
+                    entry.tell_surplus(topic, want, note.as_deref());
                     let found = facts.found.unwrap_or_default();
                     if entry.check_at.is_some() {
                         // Its settings are known: more partitions change nothing about them.
@@ -384,6 +387,15 @@ impl Entry {
             return 0;
         }
         missing
+    }
+
+    /// Tells once that the target has more partitions than its source, and again when that changes.
+    fn tell_surplus(&mut self, topic: &LinkTopic, want: &Want, note: Option<&str>) {
+        if let Some(note) = note.filter(|note| self.surplus.as_deref() != Some(*note)) {
+            warn!(%topic, target_topic = %want.target_topic, note,
+                "target topic has more partitions than its source");
+        }
+        self.surplus = note.map(ToOwned::to_owned);
     }
 
     fn hold(&mut self, topic: &LinkTopic, partitions: i32, message: String, stops: bool) {

@@ -68,6 +68,26 @@ impl Endpoint {
 }
 
 #[tokio::test]
+async fn connections_that_say_nothing_make_way_for_a_probe() {
+    let mut rig = Rig::new();
+    let controller = rig.controller("c1").await;
+    rig.elect(&controller).await;
+    let endpoint = Endpoint::start(&rig, &controller).await;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(
+            TcpStream::connect(endpoint.address)
+                .await
+                .expect("it listens"),
+        );
+    }
+    assert_eq!(endpoint.get("/healthz").await.0, 200);
+    let end = timeout(LIMIT, silent[0].read(&mut [0])).await;
+    let end = end.expect("dropped though the time for a request's head is not over");
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+}
+
+#[tokio::test]
 async fn c113_readiness_depends_on_store_and_leader_alone() {
     let mut rig = Rig::new();
     let controller = rig.controller("c1").await;

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use kreplicator_controller::fleet::FleetState;
 use kreplicator_proto::v1;
 use tonic::Code;
 
@@ -178,6 +179,57 @@ async fn wrong_pages_are_refused() {
 }
 
 #[tokio::test]
+async fn filters_by_what_does_not_exist_are_refused() {
+    let (rig, leader) = Rig::with_leader().await;
+    leader.declare_link().await;
+    rig.discovery.set_topics("a", []);
+    let waiting = v1::SubscribeRequest {
+        subscriptions: vec![exact("a-b", "awaited")],
+        allow_missing: true,
+        ..v1::SubscribeRequest::default()
+    };
+    leader
+        .subscriptions()
+        .subscribe(waiting)
+        .await
+        .expect("accepted");
+    let list = async |link: &str, topic: &str, worker: &str| {
+        let request = v1::ListTasksRequest {
+            link: link.to_owned(),
+            topic: topic.to_owned(),
+            worker: worker.to_owned(),
+            ..v1::ListTasksRequest::default()
+        };
+        let answer = leader.status().list_tasks(request).await;
+        answer.map(|answer| answer.into_inner().tasks.len())
+    };
+    let not_found = Code::NotFound;
+    // Before the fleet was looked at, only links are known.
+    leader.fleet.send_replace(Arc::new(FleetState::default()));
+    assert_eq!(list("", "t9", "w9").await.expect("perhaps"), 0);
+    refused(
+        list("x-y", "", "").await,
+        not_found,
+        &["link \"x-y\"", "get links"],
+    );
+
+    leader.fleet.send_replace(Arc::new(running_fleet(&["t1"])));
+    refused(list("x-y", "", "").await, not_found, &["link \"x-y\""]);
+    refused(
+        list("", "t9", "").await,
+        not_found,
+        &["topic \"t9\"", "get subscriptions"],
+    );
+    refused(
+        list("", "", "w9").await,
+        not_found,
+        &["worker \"w9\"", "get workers"],
+    );
+    assert_eq!(list("a-b", "t1", "").await.expect("tasks"), 2);
+    assert_eq!(list("a-b", "awaited", "w1").await.expect("none yet"), 0);
+}
+
+#[tokio::test]
 async fn tasks_are_listed_by_link_topic_worker_and_state() {
     let (_rig, leader) = Rig::with_leader().await;
     leader.declare_link().await;
@@ -222,10 +274,10 @@ async fn tasks_are_listed_by_link_topic_worker_and_state() {
     };
     assert_eq!(count(topic).await, 2);
     let link = v1::ListTasksRequest {
-        link: "x-y".to_owned(),
+        link: "a-b".to_owned(),
         ..filter()
     };
-    assert_eq!(count(link).await, 0);
+    assert_eq!(count(link).await, 4);
     let worker = v1::ListTasksRequest {
         worker: "w1".to_owned(),
         ..filter()

@@ -128,6 +128,48 @@ async fn wrong_subscriptions_are_refused_and_leave_nothing() {
 }
 
 #[tokio::test]
+async fn c067_target_topics_with_more_partitions_are_warned_of_when_they_are_known() {
+    let (rig, leader) = Rig::with_leader().await;
+    leader.declare_link().await;
+    rig.discovery
+        .set_partitions("a", [("orders", 5), ("clicks", 5), ("views", 5)]);
+    rig.discovery
+        .set_partitions("b", [("orders", 8), ("clicks", 5), ("views", 1)]);
+    let mut subscriptions = leader.subscriptions();
+    let mut warnings = async |request| {
+        let answer = subscriptions.subscribe(subscribe(request)).await;
+        answer.expect("accepted").into_inner().warnings
+    };
+    let by_name = warnings(vec![exact("a-b", "orders"), exact("a-b", "clicks")]).await;
+    assert_eq!(by_name.len(), 1, "{by_name:?}");
+    for part in [
+        "orders",
+        "cluster b has 8 partitions",
+        "cluster a has 5",
+        "stay empty",
+    ] {
+        assert!(by_name[0].contains(part), "{part} is not in {}", by_name[0]);
+    }
+    let by_pattern = warnings(vec![pattern("a-b", ".*")]).await;
+    assert_eq!(
+        by_pattern, by_name,
+        "each is told once, however it is meant"
+    );
+
+    let names: Vec<String> = (0..30).map(|n| format!("t{n:02}")).collect();
+    let all = |count| names.iter().map(move |name| (name.as_str(), count));
+    rig.discovery.set_partitions("a", all(1));
+    rig.discovery.set_partitions("b", all(2));
+    let many = warnings(vec![pattern("a-b", "t.*")]).await;
+    assert_eq!(many.len(), 11, "{many:?}");
+    assert!(many[10].starts_with("20 more"), "{}", many[10]);
+
+    rig.discovery.set_cause("b", "down");
+    let unknown = warnings(vec![exact("a-b", "t00")]).await;
+    assert!(unknown.is_empty(), "a target that is away holds up nothing");
+}
+
+#[tokio::test]
 async fn clashing_target_names_are_refused() {
     let (rig, leader) = Rig::with_leader().await;
     leader.declare_link().await;

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
+use bytes::{Buf, BufMut, Bytes};
+use http::uri::PathAndQuery;
 use kreplicator_proto::v1;
 use tokio::time::{Instant, timeout};
-use tonic::{Code, Request};
+use tonic::{
+    Code, Request, Status,
+    client::Grpc,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+};
 
-use crate::rig::{LIMIT, Rig, exact, refused, subscribe};
+use crate::rig::{Controller, LIMIT, Rig, exact, refused, subscribe};
 
 #[tokio::test]
 async fn c110_a_deadline_ends_a_call_with_a_clear_error() {
@@ -51,6 +57,71 @@ async fn c110_requests_have_a_size_limit_that_fits_large_ones() {
     let too_large = subscribe(vec![exact("a-b", &"x".repeat(17 << 20))]);
     let answer = leader.subscriptions().subscribe(too_large).await;
     refused(answer, Code::OutOfRange, &[]);
+}
+
+/// Sends bytes as they are, and does not care what comes back.
+#[derive(Debug, Default)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = ();
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = ();
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
+        buffer.advance(buffer.remaining());
+        Ok(Some(()))
+    }
+}
+
+/// Calls `Clusters.DeleteCluster` with these bytes for a message.
+async fn delete_cluster(controller: &Controller, message: &'static [u8]) -> Result<(), Status> {
+    let mut client = Grpc::new(controller.channel());
+    client.ready().await.expect("it listens");
+    let path = PathAndQuery::from_static("/kreplicator.v1.Clusters/DeleteCluster");
+    let request = Request::new(Bytes::from_static(message));
+    client.unary(request, path, Raw).await.map(drop)
+}
+
+#[tokio::test]
+async fn what_cannot_be_decoded_is_the_callers_fault_and_names_the_field() {
+    let (rig, leader) = Rig::with_leader().await;
+    let follower = rig.controller("c2").await;
+    follower.follow(&leader);
+    for controller in [&leader, &follower] {
+        // Field 1, two bytes that no text in UTF-8 holds.
+        let answer = delete_cluster(controller, b"\x0a\x02\xff\xfe").await;
+        refused(answer, Code::InvalidArgument, &["id", "UTF-8"]);
+        // Field 1 says it is longer than the message.
+        let answer = delete_cluster(controller, b"\x0a\x09a").await;
+        refused(answer, Code::InvalidArgument, &["cannot be read"]);
+        let answer = delete_cluster(controller, b"\x0a\x01a").await;
+        refused(answer, Code::NotFound, &["cluster"]);
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use kreplicator_model::{
 };
 use kreplicator_proto::{assignment::Assignment, stored::Stored};
 
-use crate::support::{Fleet, Mode, fleet::cluster_id, link, link_topic, task};
+use crate::support::{Fleet, Mode, Warnings, fleet::cluster_id, link, link_topic, task};
 
 const SOON: Duration = Duration::from_secs(3);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -129,6 +129,26 @@ async fn c006_what_was_there_when_the_source_was_first_seen_starts_as_asked_for(
     fleet.until_running(2, MINUTE).await;
     let told = told(&fleet, "orders-1").await;
     assert!(told.values().all(|start| *start == StartPolicy::Latest));
+}
+
+#[tokio::test(start_paused = true)]
+async fn c067_a_larger_target_is_warned_of_in_the_log_once_until_it_changes() {
+    let logged = Warnings::collect();
+    let told = || logged.with("target topic has more partitions than its source");
+    let fleet = Fleet::ready(&["w1"]).await;
+    fleet.kafka.put_topic("a", "large", 5);
+    fleet.kafka.put_topic("b", "a.large", 8);
+    fleet.subscribe("a-b", &["large"]).await;
+    fleet.until_running(5, SOON).await;
+    fleet.pass(20 * MINUTE).await;
+    let first = told();
+    assert_eq!(first.len(), 1, "{first:?}");
+    for part in ["WARN", "a-b/large", "a.large", "8", "5"] {
+        assert!(first[0].contains(part), "{part} is not in {}", first[0]);
+    }
+    fleet.kafka.put_topic("b", "a.large", 9);
+    fleet.pass(MINUTE).await;
+    assert_eq!(told().len(), 2, "{:?}", told());
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,13 +5,10 @@
 //! progress (C040).
 //!
 //! - [`AckTracker`]: turns acknowledgements, in any order, into a checkpoint.
-//! - [`Delta`]: what a range of offsets does to a position.
 //! - [`CheckpointMeta`]: the text stored beside a committed checkpoint.
 
-mod delta;
 mod meta;
 mod tracker;
 
-pub use delta::{Delta, Joined};
 pub use meta::{CheckpointMeta, Counted, MetaError};
 pub use tracker::{AckTracker, OutOfOrder};

@@ -16,8 +16,7 @@ use super::{Fault, FaultKind, Identities, LinkView};
 use crate::{
     ids::{ClusterId, LinkId, TopicName},
     overlap::{self, Overlap},
-    selector,
-    spec::Selector,
+    selector::{self, Matcher},
 };
 
 /// Longest round that is looked for. Longer ones are stopped when they run, by recorded origin.
@@ -269,24 +268,24 @@ struct Keeper<'a> {
     view: &'a LinkView<'a>,
     /// Its place among the link's patterns.
     number: usize,
-    selector: &'a Selector,
+    matcher: &'a Matcher,
 }
 
 fn keeping_names<'a>(view: &'a LinkView<'a>) -> impl Iterator<Item = Keeper<'a>> {
     let keeps = view.link.naming.prefix.is_empty();
     let patterns = view.patterns.iter().enumerate().filter(move |_| keeps);
-    patterns.map(move |(number, (selector, _))| Keeper {
+    patterns.map(move |(number, matcher)| Keeper {
         view,
         number,
-        selector,
+        matcher,
     })
 }
 
 /// A name that all the patterns mean and that no link on the way renames.
 fn common_name(path: &[Keeper<'_>]) -> Overlap {
-    let selectors: Vec<&Selector> = path.iter().map(|keeper| keeper.selector).collect();
+    let matchers: Vec<&Matcher> = path.iter().map(|keeper| keeper.matcher).collect();
     let renamed = path
         .iter()
         .flat_map(|keeper| keeper.view.link.naming.rename.keys());
-    overlap::except(&selectors, &renamed.collect())
+    overlap::except(&matchers, &renamed.collect())
 }

@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     ids::{ClusterId, LinkId, TopicName},
-    selector::Matcher,
+    selector::{Matcher, Matchers},
     spec::{Cluster, Link, Selector, Subscription},
 };
 
@@ -74,10 +74,16 @@ impl Desired {
     /// Every fault, in order of subject; empty when the state can be run.
     #[must_use]
     pub fn check(&self) -> Vec<Fault> {
+        self.check_with(&mut Matchers::default())
+    }
+
+    /// As [`Desired::check`], for several states that have selectors in common.
+    #[must_use]
+    pub fn check_with(&self, matchers: &mut Matchers) -> Vec<Fault> {
         let identities = Identities::of(&self.clusters);
         let mut faults = Vec::new();
-        references::check(self, &identities, &mut faults);
-        let views = LinkView::all(self);
+        references::check(self, &identities, matchers, &mut faults);
+        let views = LinkView::all(self, matchers);
         clashes::check(&views, &identities, &mut faults);
         loops::check(&views, &identities, &mut faults);
         faults.sort();
@@ -89,13 +95,13 @@ impl Desired {
 struct LinkView<'a> {
     link: &'a Link,
     exact: BTreeSet<&'a TopicName>,
-    patterns: Vec<(&'a Selector, Matcher)>,
+    patterns: Vec<Matcher>,
 }
 
 impl<'a> LinkView<'a> {
     /// Every link. Subscriptions of unknown links and bad patterns are left out: they are faults of
     /// their own.
-    fn all(desired: &'a Desired) -> BTreeMap<&'a LinkId, Self> {
+    fn all(desired: &'a Desired, matchers: &mut Matchers) -> BTreeMap<&'a LinkId, Self> {
         let empty = |link| Self {
             link,
             exact: BTreeSet::new(),
@@ -115,8 +121,8 @@ impl<'a> LinkView<'a> {
                     view.exact.insert(topic);
                 }
                 selector @ Selector::Pattern(_) => {
-                    if let Ok(matcher) = Matcher::compile(selector) {
-                        view.patterns.push((selector, matcher));
+                    if let Ok(matcher) = matchers.get(selector) {
+                        view.patterns.push(matcher);
                     }
                 }
             }
@@ -127,7 +133,7 @@ impl<'a> LinkView<'a> {
     /// Whether a subscription of the link means this topic.
     fn selects(&self, topic: &TopicName) -> bool {
         let mut patterns = self.patterns.iter();
-        self.exact.contains(topic) || patterns.any(|(_, matcher)| matcher.matches(topic))
+        self.exact.contains(topic) || patterns.any(|matcher| matcher.matches(topic))
     }
 }
 

@@ -3,11 +3,16 @@
 use super::{Desired, Fault, FaultKind, Identities};
 use crate::{
     ids::{ClusterId, LinkId, TopicName},
-    selector::{self, Matcher},
+    selector::{self, Matchers},
     spec::{Link, Selector, Subscription},
 };
 
-pub(super) fn check(desired: &Desired, identities: &Identities, faults: &mut Vec<Fault>) {
+pub(super) fn check(
+    desired: &Desired,
+    identities: &Identities,
+    matchers: &mut Matchers,
+    faults: &mut Vec<Fault>,
+) {
     for (id, link) in &desired.links {
         let mut report = |kind, message| {
             let subject = format!("link {id}");
@@ -29,7 +34,7 @@ pub(super) fn check(desired: &Desired, identities: &Identities, faults: &mut Vec
                 message,
             });
         };
-        check_subscription(desired, link, subscription, &mut report);
+        check_subscription(desired, link, subscription, matchers, &mut report);
     }
 }
 
@@ -107,6 +112,7 @@ fn check_subscription(
     desired: &Desired,
     link: &LinkId,
     subscription: &Subscription,
+    matchers: &mut Matchers,
     report: &mut impl FnMut(FaultKind, String),
 ) {
     let Some(link) = desired.links.get(link) else {
@@ -116,7 +122,7 @@ fn check_subscription(
         );
         return;
     };
-    if let Err(fault) = Matcher::compile(&subscription.selector) {
+    if let Err(fault) = matchers.get(&subscription.selector) {
         report(FaultKind::BadPattern, fault.to_string());
     }
     let Selector::Topic(topic) = &subscription.selector else {

@@ -405,6 +405,22 @@ fn a_great_mesh_is_checked_within_limits() {
 }
 
 #[test]
+fn each_selector_is_compiled_once_for_all_checks_of_a_change() {
+    let before = wish()
+        .link("a-b", "", &[])
+        .link("b-c", "", &[])
+        .pattern("a-b", "x.*", &["x1", "x2"])
+        .pattern("b-c", "y.*", &[])
+        .pattern("b-c", "z.*", &[]);
+    let mut matchers = Matchers::default();
+    assert_eq!(before.0.check_with(&mut matchers), []);
+    assert_eq!(matchers.compiled(), 3);
+    let after = before.pattern("a-b", "v.*", &["v1"]);
+    assert_eq!(after.0.check_with(&mut matchers), []);
+    assert_eq!(matchers.compiled(), 4);
+}
+
+#[test]
 fn all_faults_are_told_at_once() {
     let mut wish = wish()
         .link("a-b", "", &[("x", "z"), ("y", "z")])

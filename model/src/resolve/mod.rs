@@ -29,6 +29,7 @@ use self::{origins::Origins, select::Candidate};
 use crate::{
     desired::{Desired, Identities},
     ids::{ClusterId, LinkId, LinkTopic, NameError, TopicName, UnixMillis},
+    selector::Matchers,
     spec::StartPolicy,
 };
 
@@ -145,16 +146,18 @@ pub struct Resolved {
     pub missing: BTreeMap<(LinkId, String), TopicName>,
 }
 
-/// Works out which topics run. `baseline` holds the subscriptions whose first discovery pass is over.
+/// Works out which topics run. `baseline` holds the subscriptions whose first discovery pass is over;
+/// `matchers` are kept from one call to the next.
 #[must_use]
 pub fn resolve(
     desired: &Desired,
     inventory: &Inventory,
     records: &BTreeMap<LinkTopic, TopicRecord>,
     baseline: &BTreeSet<(LinkId, String)>,
+    matchers: &mut Matchers,
 ) -> Resolved {
     let identities = Identities::of(&desired.clusters);
-    let selected = select::select(desired, inventory, records);
+    let selected = select::select(desired, inventory, records, matchers);
     let mut origins = Origins::new(desired, &identities, records, &selected.candidates);
     let mut topics = BTreeMap::new();
     for (id, candidate) in &selected.candidates {

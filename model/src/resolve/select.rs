@@ -6,7 +6,7 @@ use super::{Inventory, SourceTopic, TopicRecord};
 use crate::{
     desired::Desired,
     ids::{LinkId, LinkTopic, NameError, TopicName},
-    selector::{self, Matcher},
+    selector::{self, Matcher, Matchers},
     spec::{Link, Selector, StartPolicy, Subscription},
 };
 
@@ -49,8 +49,9 @@ pub(super) fn select<'a>(
     desired: &'a Desired,
     inventory: &'a Inventory,
     records: &'a BTreeMap<LinkTopic, TopicRecord>,
+    matchers: &mut Matchers,
 ) -> Selected<'a> {
-    let mut asked = by_link(desired);
+    let mut asked = by_link(desired, matchers);
     let mut recorded: BTreeMap<&LinkId, BTreeMap<&TopicName, &TopicRecord>> = BTreeMap::new();
     for (id, record) in records {
         recorded
@@ -75,8 +76,8 @@ pub(super) fn select<'a>(
 }
 
 /// Patterns that do not compile are left out: they were refused when they came in.
-fn by_link(desired: &Desired) -> BTreeMap<&LinkId, Asked<'_>> {
-    let mut links: BTreeMap<&LinkId, Asked<'_>> = BTreeMap::new();
+fn by_link<'a>(desired: &'a Desired, matchers: &mut Matchers) -> BTreeMap<&'a LinkId, Asked<'a>> {
+    let mut links: BTreeMap<&LinkId, Asked<'a>> = BTreeMap::new();
     for ((link, id), subscription) in &desired.subscriptions {
         let asked = links.entry(link).or_insert_with(|| Asked {
             exact: BTreeMap::new(),
@@ -87,12 +88,13 @@ fn by_link(desired: &Desired) -> BTreeMap<&LinkId, Asked<'_>> {
                 asked.exact.insert(topic, (id, subscription));
             }
             selector @ Selector::Pattern(_) => {
-                if let Ok(matcher) = Matcher::compile(selector) {
+                if let Ok(matcher) = matchers.get(selector) {
                     asked.patterns.push((matcher, id, subscription));
                 }
             }
         }
     }
+    matchers.forget_unused();
     links
 }
 

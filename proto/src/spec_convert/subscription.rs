@@ -2,7 +2,7 @@
 
 use kreplicator_model::{
     ids::{LinkId, TopicName},
-    selector::{Matcher, is_ours},
+    selector::{check_syntax, is_ours},
     spec::{Pattern, Selector, StartPolicy, Subscription},
 };
 
@@ -76,7 +76,7 @@ impl TryFrom<&v1::Pattern> for Pattern {
         let mut faults = Faults::default();
         check_expression(&mut faults, "include", &message.include);
         faults.at_most("exclude", message.exclude.len(), EXCLUDES_MAX);
-        // Each one costs milliseconds: those beyond the limit are not even looked at.
+        // Those beyond the limit are not even looked at.
         for (index, exclude) in message.exclude.iter().take(EXCLUDES_MAX).enumerate() {
             let path = format!("exclude[{index}]");
             check_expression(&mut faults, &path, exclude);
@@ -88,7 +88,7 @@ impl TryFrom<&v1::Pattern> for Pattern {
     }
 }
 
-/// Notes a regular expression that cannot be compiled.
+/// Notes what is no regular expression. What is too large once compiled shows when the whole is checked.
 fn check_expression(faults: &mut Faults, path: &str, expression: &str) {
     if expression.is_empty() {
         faults.add(
@@ -101,11 +101,7 @@ fn check_expression(faults: &mut Faults, path: &str, expression: &str) {
     if expression.len() > TEXT_BYTES_MAX {
         return;
     }
-    let alone = Selector::Pattern(Pattern {
-        include: expression.to_owned(),
-        exclude: Vec::new(),
-    });
-    faults.take(path, Matcher::compile(&alone));
+    faults.take(path, check_syntax(expression));
 }
 
 impl From<&Subscription> for v1::Subscription {

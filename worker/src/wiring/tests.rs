@@ -51,6 +51,22 @@ async fn start() -> Setup {
     }
 }
 
+#[tokio::test]
+async fn connections_that_say_nothing_make_way_for_a_probe() {
+    let setup = start().await;
+    let address = setup.worker.http_address();
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        let stream = tokio::net::TcpStream::connect(address).await;
+        silent.push(stream.expect("listening"));
+    }
+    assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+    let end = timeout(Duration::from_secs(5), silent[0].read(&mut [0])).await;
+    let end = end.expect("dropped though the time for a request's head is not over");
+    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
+    setup.worker.kill().await;
+}
+
 async fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(address)
         .await

@@ -33,6 +33,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Longest wait for anything that should happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a task may take to stop cleanly.
+pub(crate) const STOP: Duration = Duration::from_secs(5);
 
 pub(crate) type Mock = MockCluster<'static, DefaultProducerContext>;
 
@@ -388,4 +390,12 @@ pub(crate) fn metrics() -> String {
             builder.install_recorder().expect("installed once")
         });
     HANDLE.render()
+}
+
+/// The value of one sample, named with its labels; 0: it is not there.
+pub(crate) fn sample(name: &str) -> u64 {
+    let metrics = metrics();
+    let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok())
+        .unwrap_or(0)
 }

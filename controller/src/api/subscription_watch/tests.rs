@@ -32,6 +32,10 @@ impl DiscoveryPort for NoClusters {
         panic!("nobody asks for {}", cluster.id);
     }
 
+    fn last_seen(&self, cluster: &Cluster) -> Option<ClusterView> {
+        panic!("nobody asks for {}", cluster.id);
+    }
+
     fn poke(&self, cluster: &ClusterId) {
         panic!("nobody pokes {cluster}");
     }

@@ -19,8 +19,18 @@ pub(crate) struct FakeClusters {
 impl FakeClusters {
     /// Sets the topics of a cluster, each with one partition.
     pub(crate) fn set_topics<'a>(&self, cluster: &str, topics: impl IntoIterator<Item = &'a str>) {
+        self.set_partitions(cluster, topics.into_iter().map(|name| (name, 1)));
+    }
+
+    /// Sets the topics of a cluster with their partitions.
+    pub(crate) fn set_partitions<'a>(
+        &self,
+        cluster: &str,
+        topics: impl IntoIterator<Item = (&'a str, i32)>,
+    ) {
+        let topics = topics.into_iter();
         let view = ClusterView {
-            topics: topics.into_iter().map(|name| (topic(name), 1)).collect(),
+            topics: topics.map(|(name, count)| (topic(name), count)).collect(),
             kafka_cluster_id: None,
         };
         let mut views = self.views.lock().expect("no panic");
@@ -54,6 +64,11 @@ impl DiscoveryPort for FakeClusters {
             .get(&id)
             .cloned()
             .unwrap_or_else(|| Ok(ClusterView::default()))
+    }
+
+    fn last_seen(&self, cluster: &Cluster) -> Option<ClusterView> {
+        let views = self.views.lock().expect("no panic");
+        views.get(cluster.id.as_str())?.clone().ok()
     }
 
     fn poke(&self, cluster: &ClusterId) {

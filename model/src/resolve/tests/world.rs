@@ -131,6 +131,7 @@ impl World {
             &self.inventory,
             &self.records,
             &self.baseline,
+            &mut Matchers::default(),
         )
     }
 

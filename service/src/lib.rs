@@ -1,0 +1,7 @@
+//! What controller and worker have in common as processes, and no more.
+//!
+//! - [`http`]: the HTTP port for probes and metrics, with its limits.
+//! - [`human`]: durations and sizes in settings, as people write them.
+
+pub mod http;
+pub mod human;
