@@ -4,6 +4,8 @@
 //! the same source records: counting (`model::exact`) rests on it. What is dropped (markers, aborted
 //! records, offsets without records) is accounted for by the offset range of what comes after it.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use kreplicator_batch::{
     AbortedFilter, Batch, Levels, TimestampType,
@@ -352,15 +354,26 @@ impl Intake {
         };
         let mut rest = offsets;
         let mut pieces = Vec::new();
-        for (part, path) in parts {
-            if part.size_bytes() <= limit {
+        let mut parts: VecDeque<_> = parts.into();
+        while let Some((part, path)) = parts.pop_front() {
+            if part.size_bytes() <= limit || part.header().record_count <= 1 {
+                // A record that is too large alone is for the target to refuse: the limit may have
+                // been raised meanwhile.
                 pieces.push((part, path));
                 continue;
             }
-            let split = rewrite::split_to_fit(&part, limit, &options());
-            let split = split.map_err(|error| self.too_large(error, &part, rest))?;
             let why = Path::Rewritten(Why::Oversize);
-            pieces.extend(split.into_iter().map(|piece| (piece.batch, why)));
+            match rewrite::split_to_fit(&part, limit, &options()) {
+                Ok(split) => pieces.extend(split.into_iter().map(|piece| (piece.batch, why))),
+                Err(rewrite::Error::RecordTooLarge { offset, .. }) => {
+                    let at = usize::try_from(offset - part.header().base_offset);
+                    let around = self.around(&part, at.unwrap_or(0))?;
+                    for piece in around.into_iter().rev() {
+                        parts.push_front((piece, why));
+                    }
+                }
+                Err(error) => return Err(self.damaged(&error)),
+            }
         }
         let count = pieces.len();
         for (index, (piece, path)) in pieces.into_iter().enumerate() {
@@ -405,24 +418,18 @@ impl Intake {
         Ok(parts)
     }
 
-    fn too_large(&self, error: rewrite::Error, batch: &Batch, offsets: &[i64]) -> Fault {
-        let rewrite::Error::RecordTooLarge {
-            offset,
-            batch_bytes,
-            bytes_max,
-        } = error
-        else {
-            return self.damaged(&error);
-        };
-        let index = usize::try_from(offset - batch.header().base_offset).unwrap_or(usize::MAX);
-        let offset = offsets.get(index).copied().unwrap_or(offset);
-        Fault::new(
-            Kind::Refused,
-            format!(
-                "source offset {offset} makes a batch of {batch_bytes} bytes: too large; raise \
-                 max.message.bytes of the target topic (now {bytes_max})"
-            ),
-        )
+    /// What is before the record at an index, the record, and what is after it.
+    fn around(&self, batch: &Batch, at: usize) -> Result<Vec<Batch>, Fault> {
+        let mut parts = Vec::new();
+        for range in [0..at, at..at + 1, at + 1..usize::MAX] {
+            let mut index = 0;
+            let part = rewrite::keep(batch, &options(), |_| {
+                index += 1;
+                range.contains(&(index - 1))
+            });
+            parts.extend(part.map_err(|error| self.damaged(&error))?);
+        }
+        Ok(parts)
     }
 
     fn passed(&mut self, next: Offset, leader_epoch: i32) {
