@@ -18,12 +18,14 @@
 //! - [`task`]: the machine of one running task.
 //! - [`backoff`]: how long to wait before trying again.
 //! - [`checkpoint`]: up to where everything is safely at the target.
+//! - [`exact`]: every record once at the target, without transactions.
 //! - [`fence`]: until when a worker may act on its lease.
 //! - [`lag`]: how far a task is behind.
 
 pub mod backoff;
 pub mod checkpoint;
 pub mod desired;
+pub mod exact;
 pub mod fence;
 pub mod handover;
 pub mod ids;

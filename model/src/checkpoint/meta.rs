@@ -1,11 +1,16 @@
 //! The text stored beside a committed checkpoint.
 //!
-//! Version 1: `k1 e=<epoch> w=<worker>`, then ` t=<topic id>` where it is known. Words may be added
-//! at the end; a reader passes over those it does not know. A change of meaning is a new version.
+//! Version 1: `k1 e=<epoch> w=<worker>`, then ` t=<topic id>` where it is known, then, where records are
+//! counted (see [`exact`](crate::exact)), ` p=<producer id> pe=<producer epoch> s=<records counted>
+//! to=<target offset>`. Words may be added at the end; a reader passes over those it does not know. A
+//! change of meaning is a new version.
 
 use std::{fmt, str::FromStr};
 
-use crate::ids::{OwnerEpoch, WorkerId};
+use crate::{
+    exact::{CheckpointPlace, Count, Place, Producer, ProducerEpoch, ProducerId},
+    ids::{Offset, OwnerEpoch, WorkerId},
+};
 
 /// Who committed a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +23,19 @@ pub struct CheckpointMeta {
     pub worker: WorkerId,
     /// Kafka's id of the source topic, where the client can tell it.
     pub topic_id: Option<String>,
+    /// What was counted up to it; None where the data path does not count.
+    pub counted: Option<Counted>,
+}
+
+/// What was counted up to a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// The line in which it was counted.
+    pub producer: Producer,
+    /// Copyable records of the line below the checkpoint. Not modulo 2^31, unlike a sequence.
+    pub count: Count,
+    /// Target offset after all of them.
+    pub target_end: Offset,
 }
 
 /// A text that is ours and yet cannot be read. It is never taken for "no checkpoint".
@@ -57,7 +75,28 @@ impl CheckpointMeta {
             epoch,
             worker,
             topic_id,
+            counted: None,
         }
+    }
+
+    /// The same for a checkpoint up to which records were counted.
+    #[must_use]
+    pub fn with_counted(self, producer: Producer, place: Place) -> Self {
+        let counted = Some(Counted {
+            producer,
+            count: place.count,
+            target_end: place.target_end,
+        });
+        Self { counted, ..self }
+    }
+
+    /// The checkpoint committed at `offset` with this text, as a take-over needs it.
+    #[must_use]
+    pub fn place(&self, offset: Offset) -> CheckpointPlace {
+        let counted = self
+            .counted
+            .map(|counted| (counted.producer, counted.count, counted.target_end));
+        CheckpointPlace { offset, counted }
     }
 
     /// Reads the text of a commit; None when it is absent or another tool's.
@@ -84,6 +123,7 @@ impl CheckpointMeta {
             return Err(corrupt("version 0 was never written"));
         }
         let (mut epoch, mut worker, mut topic_id) = (None, None, None);
+        let mut words_counted = WordsCounted::default();
         for word in words {
             match word.split_once('=') {
                 Some(("e", value)) => {
@@ -95,7 +135,7 @@ impl CheckpointMeta {
                     worker = Some(id);
                 }
                 Some(("t", value)) => topic_id = Some(value.to_owned()),
-                Some(_) => {}
+                Some((word, value)) => words_counted.take(word, value).map_err(corrupt)?,
                 None => return Err(corrupt("a word has no '='")),
             }
         }
@@ -104,8 +144,55 @@ impl CheckpointMeta {
             epoch: epoch.ok_or_else(|| corrupt("epoch is missing"))?,
             worker: worker.ok_or_else(|| corrupt("worker is missing"))?,
             topic_id,
+            counted: words_counted.counted().map_err(corrupt)?,
         }))
     }
+}
+
+/// The words of [`Counted`], which are there all or not at all.
+#[derive(Default)]
+struct WordsCounted {
+    id: Option<i64>,
+    epoch: Option<i16>,
+    count: Option<u64>,
+    target_end: Option<i64>,
+}
+
+impl WordsCounted {
+    fn take(&mut self, word: &str, value: &str) -> Result<(), &'static str> {
+        match word {
+            "p" => self.id = Some(number(value, "producer id is no number")?),
+            "pe" => self.epoch = Some(number(value, "producer epoch is no number")?),
+            "s" => self.count = Some(number(value, "count is no number")?),
+            "to" => self.target_end = Some(number(value, "target offset is no number")?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn counted(self) -> Result<Option<Counted>, &'static str> {
+        match (self.id, self.epoch, self.count, self.target_end) {
+            (None, None, None, None) => Ok(None),
+            (Some(id), Some(epoch), Some(count), Some(target_end)) => {
+                if id < 0 || epoch < 0 || target_end < 0 {
+                    return Err("a number of the producer is negative");
+                }
+                Ok(Some(Counted {
+                    producer: Producer {
+                        id: ProducerId(id),
+                        epoch: ProducerEpoch(epoch),
+                    },
+                    count: Count(count),
+                    target_end: Offset(target_end),
+                }))
+            }
+            _ => Err("some of p, pe, s and to are missing"),
+        }
+    }
+}
+
+fn number<N: FromStr>(value: &str, fault: &'static str) -> Result<N, &'static str> {
+    value.parse().map_err(|_| fault)
 }
 
 /// The version in a first word of ours, such as `k1`.
@@ -120,6 +207,11 @@ impl fmt::Display for CheckpointMeta {
         write!(f, "k{} e={} w={}", self.version, self.epoch, self.worker)?;
         if let Some(topic_id) = &self.topic_id {
             write!(f, " t={topic_id}")?;
+        }
+        if let Some(counted) = &self.counted {
+            let Producer { id, epoch } = counted.producer;
+            let (count, target_end) = (counted.count, counted.target_end);
+            write!(f, " p={id} pe={epoch} s={count} to={target_end}")?;
         }
         Ok(())
     }
@@ -136,6 +228,19 @@ mod tests {
         CheckpointMeta::new(OwnerEpoch(12), worker, topic_id.map(str::to_owned))
     }
 
+    fn counted(topic_id: Option<&str>) -> CheckpointMeta {
+        let producer = Producer {
+            id: ProducerId(4001),
+            epoch: ProducerEpoch(3),
+        };
+        let place = Place {
+            offset: Offset(90),
+            count: Count(5_000_000_000),
+            target_end: Offset(77),
+        };
+        meta(topic_id).with_counted(producer, place)
+    }
+
     /// Stored in Kafka by released software: these texts are never changed.
     #[test]
     fn version_1_is_written_and_read_as_recorded() {
@@ -144,6 +249,14 @@ mod tests {
             (
                 "k1 e=12 w=worker-0 t=Wt3bIzIhTUOgCV5ypOSKPQ",
                 meta(Some("Wt3bIzIhTUOgCV5ypOSKPQ")),
+            ),
+            (
+                "k1 e=12 w=worker-0 t=Wt3bIzIhTUOgCV5ypOSKPQ p=4001 pe=3 s=5000000000 to=77",
+                counted(Some("Wt3bIzIhTUOgCV5ypOSKPQ")),
+            ),
+            (
+                "k1 e=12 w=worker-0 p=4001 pe=3 s=5000000000 to=77",
+                counted(None),
             ),
         ];
         for (text, value) in fixtures {
@@ -154,7 +267,7 @@ mod tests {
 
     #[test]
     fn words_added_later_are_passed_over() {
-        let read = CheckpointMeta::parse("k1 e=12 w=worker-0 s=99").expect("legal");
+        let read = CheckpointMeta::parse("k1 e=12 w=worker-0 zz=99").expect("legal");
         assert_eq!(read, Some(meta(None)));
     }
 
@@ -192,6 +305,10 @@ mod tests {
             "k1 e=1 w=",
             "k1 e=1  w=a",
             "k0",
+            "k1 e=1 w=a p=1 pe=0 s=5",
+            "k1 e=1 w=a s=5",
+            "k1 e=1 w=a p=-1 pe=0 s=5 to=7",
+            "k1 e=1 w=a p=1 pe=40000 s=5 to=7",
         ] {
             let fault = CheckpointMeta::parse(text).expect_err(text);
             assert!(matches!(fault, MetaError::Corrupt { .. }), "{fault}");
@@ -204,14 +321,21 @@ mod tests {
             epoch: u64,
             worker in "[a-zA-Z0-9_.:-]{1,60}",
             topic_id in proptest::option::of("[a-zA-Z0-9_-]{22}"),
+            counted in proptest::option::of((0..i64::MAX, 0..i16::MAX, 0..u64::MAX, 0..i64::MAX)),
         ) {
             let worker = WorkerId::new(worker).expect("legal");
-            let value = CheckpointMeta::new(OwnerEpoch(epoch), worker, topic_id);
+            let mut value = CheckpointMeta::new(OwnerEpoch(epoch), worker, topic_id);
+            if let Some((id, epoch, count, target_end)) = counted {
+                let producer = Producer { id: ProducerId(id), epoch: ProducerEpoch(epoch) };
+                let (count, target_end) = (Count(count), Offset(target_end));
+                let place = Place { offset: Offset(0), count, target_end };
+                value = value.with_counted(producer, place);
+            }
             prop_assert_eq!(CheckpointMeta::parse(&value.to_string()), Ok(Some(value)));
         }
 
         #[test]
-        fn no_text_is_read_as_something_that_cannot_be_written(text in "k1( [etwx]=[a-z0-9 =]{0,4}){0,4}|.*") {
+        fn no_text_is_read_as_something_that_cannot_be_written(text in "k1 e=1 w=a( (p|pe|s|to)=[0-9]{1,2}){0,5}|k1( [etwx]=[a-z0-9 =]{0,4}){0,4}|.*") {
             if let Ok(Some(meta)) = CheckpointMeta::parse(&text) {
                 prop_assert_eq!(CheckpointMeta::parse(&meta.to_string()), Ok(Some(meta)));
             }

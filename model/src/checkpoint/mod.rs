@@ -13,5 +13,5 @@ mod meta;
 mod tracker;
 
 pub use delta::{Delta, Joined};
-pub use meta::{CheckpointMeta, MetaError};
+pub use meta::{CheckpointMeta, Counted, MetaError};
 pub use tracker::{AckTracker, OutOfOrder};

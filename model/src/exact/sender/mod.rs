@@ -1,0 +1,474 @@
+//! The machine of one task's batches in flight.
+//!
+//! It gives batches their sequences, says what to send and when to ask the target, and moves the
+//! checkpoint. It decides only: the caller holds the payloads, carries [`Action`]s out one by one and
+//! reports what came of them. All batches of a task go over one connection, in the order they are given.
+//!
+//! ```text
+//!             refused, unsure,            nothing is in
+//!             connection lost             flight any more         answer
+//!  Flowing ─────────────────► Settling ──────────────► Asking ───────────► Flowing
+//!   │ ▲                          │                        │  ▲               │
+//!   │ └──────────────────────────┘                        └──┘               ▼
+//!   │   all may be sent again as it was                read the tail       Ended
+//!   └──────────────────────────────────────────────────────────────────────► (new line, stop)
+//!      quiet for too long: Asking before the next send
+//! ```
+//!
+//! What makes it safe: a batch is sent only while the target is known to have a state of our producer
+//! that refuses repeats and holes, or alone. Where that knowledge may be old, because the process was
+//! frozen or nothing was heard for long, the target is asked first.
+
+mod answers;
+mod reconcile;
+mod window;
+
+use std::time::Duration;
+
+use super::{
+    delivered::{Durability, Place},
+    line::Producer,
+    mode::{DeliveryCounts, DeliveryMode, Reason},
+    sequence::{Count, Sequence},
+    take_over::{ReadFrom, Resume},
+};
+use crate::ids::{Offset, UnixMillis};
+use window::{EntryState, Window};
+
+/// How careful a sender is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Batches that may be unanswered at a time, 1 to 5.
+    ///
+    /// # Source
+    /// `ProducerStateEntry.NUM_BATCHES_TO_RETAIN` (storage, 4.0): the broker knows the last five again.
+    pub in_flight_max: usize,
+    /// After so long without a call of [`Sender::poll`] the process counts as frozen. Call it at least
+    /// twice in this time.
+    pub quiet_max: Duration,
+    /// After so long without a word from the target about this partition it is asked before
+    /// the next send.
+    pub unheard_max: Duration,
+    /// For how long after the timestamp of its last record the target surely keeps a producer's state:
+    /// a part of its `producer.id.expiration.ms`.
+    pub state_lifetime: Duration,
+    /// Places remembered behind the checkpoint, to go back to where the target loses its tail.
+    pub history_max: usize,
+    /// Whether reading the source again gives the same records: not compacted.
+    pub source_is_deterministic: bool,
+}
+
+/// Now, on both clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Since any fixed start, on a monotonic clock that also runs while the process is frozen.
+    pub mono: Duration,
+    /// By the wall clock, as brokers count the age of records.
+    pub wall: UnixMillis,
+}
+
+/// Names a batch of one sender; rises with every push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BatchId(pub u64);
+
+/// Copyable records that are sent as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// Source offsets `[from, to)` that it stands for, holes included. `from` is where the one
+    /// before it ends.
+    pub from: Offset,
+    /// End of the range, exclusive.
+    pub to: Offset,
+    /// Copyable records in it, at least 1.
+    pub records: u32,
+    /// Highest timestamp of the records.
+    pub timestamp_max: UnixMillis,
+}
+
+/// What a batch was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assigned {
+    /// Its name.
+    pub id: BatchId,
+    /// Sequence of its first record.
+    pub sequence: Sequence,
+}
+
+/// Why a batch was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    /// As many are held as may be.
+    #[error("{held} batches are held; wait for an acknowledgement")]
+    Full {
+        /// Batches held.
+        held: usize,
+    },
+    /// It does not begin where the last one ended.
+    #[error("a batch begins at offset {from} and not at {expected}; read from there")]
+    NotNext {
+        /// Where it begins.
+        from: Offset,
+        /// Where it should.
+        expected: Offset,
+    },
+    /// It holds no record or no offset.
+    #[error(
+        "a batch of {records} records in offsets {from} to {to} cannot be; pass over empty ranges"
+    )]
+    Malformed {
+        /// Records.
+        records: u32,
+        /// Begin.
+        from: Offset,
+        /// End, exclusive.
+        to: Offset,
+    },
+    /// The sender has come to its end.
+    #[error("the sender has ended; take the task over again")]
+    Ended,
+}
+
+/// What the target said to a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Appended and committed, or known as a repeat of such a batch: target offset of its first record.
+    Acked {
+        /// Target offset of its first record.
+        base_offset: Offset,
+    },
+    /// `DUPLICATE_SEQUENCE_NUMBER` (46): it is there, nobody says where or whether it is committed.
+    Duplicate,
+    /// `OUT_OF_ORDER_SEQUENCE_NUMBER` (45).
+    OutOfOrder,
+    /// `INVALID_PRODUCER_EPOCH` (47): there is a newer line.
+    OldEpoch,
+    /// `UNKNOWN_PRODUCER_ID` (59): before Kafka 2.5, a sequence other than 0 without a state.
+    UnknownProducer,
+    /// Refused before it was appended; trying again may help (for example `NOT_ENOUGH_REPLICAS`).
+    Refused,
+    /// It may have been appended (for example `NOT_LEADER_OR_FOLLOWER`, `REQUEST_TIMED_OUT`,
+    /// `NOT_ENOUGH_REPLICAS_AFTER_APPEND`); trying again may help.
+    Unsure,
+    /// It will never be taken as it is.
+    Terminal,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Send this batch, unchanged, and report with this attempt's number.
+    Send {
+        /// Which.
+        id: BatchId,
+        /// Number of the attempt.
+        attempt: u32,
+    },
+    /// Ask the target for our state, then for its end: [`Sender::target_seen`].
+    AskTarget,
+    /// Read the target's batch headers from here to the high watermark: [`Sender::target_seen`]
+    /// with the tail.
+    ReadTail {
+        /// First target offset to read.
+        from: Offset,
+    },
+    /// Forget every batch from the window's end back to this place, read the source from here,
+    /// pass over so many copyable records, and push what follows with `from.offset` as its begin.
+    Reread {
+        /// From where.
+        from: ReadFrom,
+    },
+    /// The end of this sender: write a line that begins here (see
+    /// [`NewLine`](super::NewLine)) and make another.
+    NewLine {
+        /// Where the new line begins.
+        from: ReadFrom,
+        /// Why.
+        why: Reason,
+        /// Records that may come a second time; None: not known.
+        repeats_max: Option<u64>,
+    },
+    /// The end of this sender.
+    Stop(Stop),
+}
+
+/// Why a sender has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// There is a newer line: read line and ownership from the store before anything else.
+    NewerLine,
+    /// The target lost more than is remembered here: take the task over again.
+    TakeOver,
+    /// This batch will never be taken as it is.
+    Terminal(BatchId),
+}
+
+/// What may be committed now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The producer of the line.
+    pub producer: Producer,
+    /// Everything of the line below is acknowledged.
+    pub place: Place,
+}
+
+/// With what a sender begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    /// Who sends.
+    pub producer: Producer,
+    /// The place that is read from.
+    pub place: Place,
+    /// Copyable records that are passed over there.
+    pub skip_records: u64,
+    /// The target has no state: the first batch goes alone.
+    pub first_alone: bool,
+    /// What was promised at take-over.
+    pub mode: DeliveryMode,
+}
+
+/// Where a sender stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Flowing,
+    /// Nothing is sent until everything in flight is answered.
+    Settling,
+    /// The target is to be asked.
+    Ask,
+    /// It was asked.
+    Asking,
+    /// Its tail is to be read.
+    WantTail(Offset),
+    ReadingTail,
+    Ended(Action),
+}
+
+/// The batches of one task under one line.
+#[derive(Debug, Clone)]
+pub struct Sender {
+    settings: Settings,
+    producer: Producer,
+    mode: DeliveryMode,
+    counts: DeliveryCounts,
+    flow: Flow,
+    window: Window,
+    /// What the caller is to be told once, before anything else.
+    notice: Option<Action>,
+    /// The target has no state of ours: one batch at a time until one is acknowledged.
+    is_alone: bool,
+    /// The target must be asked before the next send.
+    is_doubtful: bool,
+    /// The tail was read for skipped batches that nothing follows.
+    is_confirming: bool,
+    polled: Duration,
+    heard: Duration,
+}
+
+impl From<Resume> for Start {
+    fn from(resume: Resume) -> Self {
+        Self {
+            producer: resume.producer,
+            place: resume.place,
+            skip_records: resume.skip_records,
+            first_alone: resume.first_alone,
+            mode: resume.mode,
+        }
+    }
+}
+
+impl Sender {
+    /// A sender that begins as decided by [`take_over`](super::take_over()).
+    #[must_use]
+    pub fn new(settings: Settings, start: Start, now: Now) -> Self {
+        Self {
+            settings,
+            producer: start.producer,
+            mode: start.mode,
+            counts: DeliveryCounts::default(),
+            flow: Flow::Flowing,
+            window: Window::new(start.place, start.skip_records, settings.history_max),
+            notice: None,
+            is_alone: start.first_alone,
+            is_doubtful: false,
+            is_confirming: false,
+            polled: now.mono,
+            heard: now.mono,
+        }
+    }
+
+    /// Whether another batch would be taken.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.window.len() < self.in_flight_max() && !matches!(self.flow, Flow::Ended(_))
+    }
+
+    /// Takes a batch. Its payload is kept by the caller until [`Sender::oldest`] has passed it.
+    ///
+    /// # Errors
+    /// [`PushError`]; nothing is changed then.
+    pub fn push(&mut self, batch: Batch, now: Now) -> Result<Assigned, PushError> {
+        if matches!(self.flow, Flow::Ended(_)) {
+            return Err(PushError::Ended);
+        }
+        if !self.has_room() {
+            let held = self.window.len();
+            return Err(PushError::Full { held });
+        }
+        let is_old = !self.durability(now).covers(batch.timestamp_max);
+        self.window.push(batch, is_old)
+    }
+
+    /// Source offsets up to `to`, from where the last batch ended, hold nothing to copy.
+    pub fn passed(&mut self, to: Offset) {
+        self.window.passed(to);
+    }
+
+    /// What to do next; None: wait for an answer or push more. Call it after every other call, and
+    /// by a timer.
+    pub fn poll(&mut self, now: Now) -> Option<Action> {
+        self.note_silence(now);
+        if let Flow::Ended(action) = self.flow {
+            return Some(action);
+        }
+        if let Some(notice) = self.notice.take() {
+            return Some(notice);
+        }
+        if self.flow == Flow::Settling && !self.window.is_any_in_flight() {
+            self.settle();
+        }
+        match self.flow {
+            Flow::Flowing => self.next_send().or_else(|| self.confirm()),
+            Flow::Ask => {
+                self.flow = Flow::Asking;
+                self.counts.questions += 1;
+                Some(Action::AskTarget)
+            }
+            Flow::WantTail(from) => {
+                self.flow = Flow::ReadingTail;
+                Some(Action::ReadTail { from })
+            }
+            Flow::Settling | Flow::Asking | Flow::ReadingTail => None,
+            Flow::Ended(action) => Some(action),
+        }
+    }
+
+    /// What may be committed. It moves back only where the target lost what it had acknowledged.
+    #[must_use]
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            producer: self.producer,
+            place: self.window.front(),
+        }
+    }
+
+    /// The first batch that may have to be sent again; None when none is held.
+    #[must_use]
+    pub fn oldest(&self) -> Option<BatchId> {
+        self.window.oldest()
+    }
+
+    /// Where the next batch must begin.
+    #[must_use]
+    pub fn position(&self) -> Offset {
+        self.window.cursor().0
+    }
+
+    /// What is promised now.
+    #[must_use]
+    pub fn mode(&self) -> DeliveryMode {
+        if self.window.is_old() {
+            return self.mode.and(DeliveryMode::AtLeastOnce(Reason::OldRecords));
+        }
+        self.mode
+    }
+
+    /// What was repeated or healed.
+    #[must_use]
+    pub fn counts(&self) -> &DeliveryCounts {
+        &self.counts
+    }
+
+    fn in_flight_max(&self) -> usize {
+        self.settings.in_flight_max.clamp(1, 5)
+    }
+
+    fn durability(&self, now: Now) -> Durability {
+        Durability {
+            now: now.wall,
+            lifetime: self.settings.state_lifetime,
+        }
+    }
+
+    fn note_silence(&mut self, now: Now) {
+        let unpolled = now.mono.saturating_sub(self.polled);
+        let unheard = now.mono.saturating_sub(self.heard);
+        self.is_doubtful |=
+            unpolled > self.settings.quiet_max || unheard > self.settings.unheard_max;
+        self.polled = now.mono;
+    }
+
+    fn next_send(&mut self) -> Option<Action> {
+        let limit = if self.is_alone {
+            1
+        } else {
+            self.in_flight_max()
+        };
+        let index = self.window.next_ready(limit)?;
+        if self.is_doubtful {
+            self.flow = Flow::Settling;
+            if self.window.is_any_in_flight() {
+                return None;
+            }
+            self.flow = Flow::Asking;
+            self.counts.questions += 1;
+            return Some(Action::AskTarget);
+        }
+        let (id, attempt) = self.window.send(index);
+        Some(Action::Send { id, attempt })
+    }
+
+    /// Batches that the target had already stay unacknowledged until something follows them. Where
+    /// nothing does, the target's log says whether they are committed.
+    fn confirm(&mut self) -> Option<Action> {
+        if self.is_confirming || !self.window.is_all_there() {
+            return None;
+        }
+        self.is_confirming = true;
+        self.flow = Flow::ReadingTail;
+        let from = self.window.front().target_end;
+        Some(Action::ReadTail { from })
+    }
+
+    /// Everything is answered and something went wrong.
+    fn settle(&mut self) {
+        if self.is_doubtful || self.is_alone || self.window.needs_question() {
+            self.flow = Flow::Ask;
+            return;
+        }
+        // The target has a state and knows each of these batches again, as long as they are
+        // sent as they were.
+        self.window.send_again();
+        self.flow = Flow::Flowing;
+    }
+
+    fn end(&mut self, action: Action) {
+        if let Action::NewLine {
+            why, repeats_max, ..
+        } = action
+            && repeats_max != Some(0)
+        {
+            *self.counts.restarts.entry(why).or_default() += 1;
+        }
+        self.flow = Flow::Ended(action);
+    }
+
+    fn restart(&mut self, from: ReadFrom, why: Reason, repeats_max: Option<u64>) {
+        self.end(Action::NewLine {
+            from,
+            why,
+            repeats_max,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

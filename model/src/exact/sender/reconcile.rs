@@ -1,0 +1,107 @@
+//! What the target's word about our state changes.
+
+use super::{Action, Flow, Now, Offset, ReadFrom, Reason, Sender, Stop};
+use crate::exact::{
+    delivered::{Delivered, delivered},
+    evidence::{StateAnswer, Tail, TargetView},
+    sequence::Count,
+};
+
+impl Sender {
+    /// The target has answered [`Action::AskTarget`] or [`Action::ReadTail`].
+    pub fn target_seen(&mut self, view: &TargetView, now: Now) {
+        if !matches!(self.flow, Flow::Asking | Flow::ReadingTail) {
+            return;
+        }
+        let is_confirmation = self.is_confirming && self.flow == Flow::ReadingTail;
+        self.heard = now.mono;
+        self.is_doubtful = false;
+        self.flow = Flow::Flowing;
+        if matches!(view.state, StateAnswer::Unsupported) && view.tail == Some(Tail::Unreadable) {
+            self.mode = super::DeliveryMode::AtLeastOnce(Reason::TargetTooOld);
+        }
+        let front = self.window.front();
+        let lifetime = self.settings.state_lifetime;
+        match delivered(self.producer, front, view, now.wall, lifetime) {
+            Delivered::Ahead(records) => {
+                let count = front.count.plus(records);
+                if is_confirmation && let Some(Tail::Read(scan)) = view.tail {
+                    self.window.confirm(count, scan.to());
+                }
+                self.ahead(count, view);
+            }
+            Delivered::Behind(records) => self.behind(front.count, records),
+            Delivered::BehindAtMost(records) => {
+                let mode = super::DeliveryMode::AtLeastOnce(Reason::ProducerStateExpired);
+                self.mode = self.mode.and(mode);
+                *self
+                    .counts
+                    .restarts
+                    .entry(Reason::ProducerStateExpired)
+                    .or_default() += 1;
+                self.behind(front.count, records);
+            }
+            Delivered::NewerLine(_) => self.end(Action::Stop(Stop::NewerLine)),
+            Delivered::NeedsTail { from } => self.flow = Flow::WantTail(from),
+            Delivered::Unknown(why) => {
+                let from = ReadFrom {
+                    offset: front.offset,
+                    skip_records: 0,
+                };
+                self.restart(from, why, None);
+            }
+        }
+    }
+
+    fn ahead(&mut self, delivered: Count, view: &TargetView) {
+        self.is_alone = !matches!(view.state, StateAnswer::Known(_));
+        let (skipped, reread) = self.window.reconcile(delivered);
+        self.counts.skipped_records += skipped;
+        let Some((from, skip_records)) = reread else {
+            return;
+        };
+        if self.settings.source_is_deterministic {
+            self.reread(from, skip_records);
+            return;
+        }
+        // What another owner sent cannot be counted in a source that changes: all that is not
+        // acknowledged is sent again.
+        let offset = self.window.front().offset;
+        let from = ReadFrom {
+            offset,
+            skip_records: 0,
+        };
+        self.restart(from, Reason::SourceCompacted, Some(skipped));
+    }
+
+    fn behind(&mut self, count: Count, records: u64) {
+        self.counts.healed_records += records;
+        let Some(target) = count.minus(records) else {
+            self.end(Action::Stop(Stop::TakeOver));
+            return;
+        };
+        self.is_alone = false;
+        let Some(place) = self.window.back_to(target) else {
+            self.end(Action::Stop(Stop::TakeOver));
+            return;
+        };
+        let skip_records = target.since(place.count).unwrap_or(0);
+        if self.settings.source_is_deterministic {
+            self.reread(place.offset, skip_records);
+            return;
+        }
+        let from = ReadFrom {
+            offset: place.offset,
+            skip_records: 0,
+        };
+        self.restart(from, Reason::SourceCompacted, Some(skip_records));
+    }
+
+    fn reread(&mut self, offset: Offset, skip_records: u64) {
+        let from = ReadFrom {
+            offset,
+            skip_records,
+        };
+        self.notice = Some(Action::Reread { from });
+    }
+}

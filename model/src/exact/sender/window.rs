@@ -1,0 +1,349 @@
+//! The batches between the checkpoint and the reader.
+
+use std::collections::VecDeque;
+
+use super::{Assigned, Batch, BatchId, Count, Offset, Place, PushError};
+
+/// What is known of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EntryState {
+    /// To be sent.
+    Ready,
+    /// Sent and not answered.
+    InFlight,
+    /// Sent, and it may be at the target.
+    Unsure,
+    /// Sent, and it is not at the target. `is_sequence`: because of its sequence.
+    Refused { is_sequence: bool },
+    /// At the target, perhaps not committed.
+    There,
+    /// Committed: the target offset after it.
+    Acked { end: Offset },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub id: BatchId,
+    pub batch: Batch,
+    /// Place of its first record.
+    pub first: Count,
+    pub state: EntryState,
+    /// Attempts made.
+    pub attempt: u32,
+    /// Its records are so old that the state it leaves behind may be dropped at once.
+    pub is_old: bool,
+}
+
+impl Entry {
+    pub(super) fn end(&self) -> Count {
+        self.first.plus(u64::from(self.batch.records))
+    }
+}
+
+/// # Invariants
+/// - The source ranges of the batches follow each other from the front's offset to the cursor.
+/// - Their counts follow each other up to the cursor; the first begins at the front's count or, after
+///   a skip, beyond it.
+#[derive(Debug, Clone)]
+pub(super) struct Window {
+    front: Place,
+    entries: VecDeque<Entry>,
+    /// Where the next batch begins, in the source and in the line.
+    cursor: (Offset, Count),
+    /// Places behind the front, oldest first.
+    history: VecDeque<Place>,
+    history_max: usize,
+    next_id: u64,
+    /// The newest batch that was acknowledged was old.
+    is_old: bool,
+}
+
+impl Window {
+    pub(super) fn new(place: Place, skip_records: u64, history_max: usize) -> Self {
+        Self {
+            front: place,
+            entries: VecDeque::new(),
+            cursor: (place.offset, place.count.plus(skip_records)),
+            history: VecDeque::new(),
+            history_max,
+            next_id: 0,
+            is_old: false,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn front(&self) -> Place {
+        self.front
+    }
+
+    pub(super) fn cursor(&self) -> (Offset, Count) {
+        self.cursor
+    }
+
+    pub(super) fn oldest(&self) -> Option<BatchId> {
+        self.entries.front().map(|entry| entry.id)
+    }
+
+    pub(super) fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Whether the last batch held, or else the last one acknowledged, is old.
+    pub(super) fn is_old(&self) -> bool {
+        self.entries.back().map_or(self.is_old, |last| last.is_old)
+    }
+
+    pub(super) fn push(&mut self, batch: Batch, is_old: bool) -> Result<Assigned, PushError> {
+        if batch.records == 0 || batch.to <= batch.from {
+            return Err(PushError::Malformed {
+                records: batch.records,
+                from: batch.from,
+                to: batch.to,
+            });
+        }
+        let (expected, first) = self.cursor;
+        if batch.from != expected {
+            return Err(PushError::NotNext {
+                from: batch.from,
+                expected,
+            });
+        }
+        let entry = Entry {
+            id: BatchId(self.next_id),
+            batch,
+            first,
+            state: EntryState::Ready,
+            attempt: 0,
+            is_old,
+        };
+        self.next_id += 1;
+        self.cursor = (batch.to, entry.end());
+        self.entries.push_back(entry);
+        Ok(Assigned {
+            id: entry.id,
+            sequence: first.sequence(),
+        })
+    }
+
+    pub(super) fn passed(&mut self, to: Offset) {
+        if to <= self.cursor.0 {
+            return;
+        }
+        self.cursor.0 = to;
+        match self.entries.back_mut() {
+            Some(last) => last.batch.to = to,
+            // Records that were skipped are not committed yet: the place stays before them.
+            None if self.front.count == self.cursor.1 => self.front.offset = to,
+            None => {}
+        }
+    }
+
+    pub(super) fn is_any_in_flight(&self) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| entry.state == EntryState::InFlight)
+    }
+
+    pub(super) fn is_all_there(&self) -> bool {
+        !self.entries.is_empty()
+            && self
+                .entries
+                .iter()
+                .all(|entry| entry.state == EntryState::There)
+    }
+
+    /// The next batch to send when at most `limit` may be in flight. A batch whose state lasts does
+    /// not follow an old one that is unacknowledged, so that a state that lasts vouches for all
+    /// before it.
+    pub(super) fn next_ready(&self, limit: usize) -> Option<usize> {
+        let mut in_flight = 0;
+        let mut is_behind_old = false;
+        for (index, entry) in self.entries.iter().enumerate() {
+            match entry.state {
+                EntryState::Ready => {
+                    let may = in_flight < limit && (entry.is_old || !is_behind_old);
+                    return may.then_some(index);
+                }
+                EntryState::InFlight => {
+                    in_flight += 1;
+                    is_behind_old |= entry.is_old;
+                }
+                EntryState::There | EntryState::Acked { .. } => {}
+                EntryState::Unsure | EntryState::Refused { .. } => return None,
+            }
+        }
+        None
+    }
+
+    pub(super) fn send(&mut self, index: usize) -> (BatchId, u32) {
+        let entry = &mut self.entries[index];
+        entry.state = EntryState::InFlight;
+        entry.attempt += 1;
+        (entry.id, entry.attempt)
+    }
+
+    /// A batch and what is known of those before and after it.
+    pub(super) fn find(&mut self, id: BatchId) -> Option<&mut Entry> {
+        let index = self.entries.binary_search_by_key(&id, |entry| entry.id);
+        index.ok().and_then(|index| self.entries.get_mut(index))
+    }
+
+    /// The first batch that was refused although a later one was taken.
+    pub(super) fn hole(&self) -> Option<Entry> {
+        let taken = self
+            .entries
+            .iter()
+            .rposition(|entry| matches!(entry.state, EntryState::Acked { .. }))?;
+        let refused = |entry: &&Entry| matches!(entry.state, EntryState::Refused { .. });
+        self.entries.iter().take(taken).find(refused).copied()
+    }
+
+    /// Everything in flight has an unknown outcome.
+    pub(super) fn lose_connection(&mut self) {
+        for entry in &mut self.entries {
+            if entry.state == EntryState::InFlight {
+                entry.state = EntryState::Unsure;
+            }
+        }
+    }
+
+    /// Whether the first batch that went wrong cannot simply be sent again.
+    pub(super) fn needs_question(&self) -> bool {
+        let is_old = self.entries.iter().any(|entry| entry.is_old);
+        let first = self
+            .entries
+            .iter()
+            .find(|entry| matches!(entry.state, EntryState::Unsure | EntryState::Refused { .. }));
+        let by_sequence = first
+            .is_some_and(|entry| matches!(entry.state, EntryState::Refused { is_sequence: true }));
+        is_old || by_sequence
+    }
+
+    /// Batches that are not known to be at the target are sent once more.
+    pub(super) fn send_again(&mut self) {
+        for entry in &mut self.entries {
+            if matches!(entry.state, EntryState::Unsure | EntryState::Refused { .. }) {
+                entry.state = EntryState::Ready;
+            }
+        }
+    }
+
+    /// The target has the records below `delivered`. Gives how many of them are newly known to be
+    /// there, and from where to read on if the window does not end or begin with them.
+    pub(super) fn reconcile(&mut self, delivered: Count) -> (u64, Option<(Offset, u64)>) {
+        let mut skipped = 0;
+        let mut cut = None;
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            let is_acked = matches!(entry.state, EntryState::Acked { .. });
+            if entry.end() <= delivered {
+                if !is_acked {
+                    entry.state = EntryState::There;
+                    skipped += u64::from(entry.batch.records);
+                }
+                continue;
+            }
+            if let Some(inside) = delivered.since(entry.first).filter(|inside| *inside > 0) {
+                skipped += inside;
+                cut = Some((index, entry.batch.from, inside));
+                break;
+            }
+            if !is_acked {
+                entry.state = EntryState::Ready;
+            }
+        }
+        if let Some((index, from, inside)) = cut {
+            self.entries.truncate(index);
+            self.cursor = (from, delivered);
+            return (skipped, Some((from, inside)));
+        }
+        let (from, end) = self.cursor;
+        let beyond = delivered.since(end).unwrap_or(0);
+        if beyond > 0 {
+            self.cursor.1 = delivered;
+            return (skipped + beyond, Some((from, beyond)));
+        }
+        (skipped, None)
+    }
+
+    /// Moves the front over acknowledged batches, and over batches that were there before them.
+    /// An error is a batch that came to lie before what was acknowledged earlier.
+    pub(super) fn advance(&mut self) -> Result<(), Offset> {
+        while let Some(end) = self.first_acked() {
+            let entry = self.entries[end];
+            let EntryState::Acked { end: target_end } = entry.state else {
+                return Ok(());
+            };
+            let base = target_end.0 - i64::from(entry.batch.records);
+            if base < self.front.target_end.0 {
+                return Err(Offset(base));
+            }
+            self.remember();
+            self.front = Place {
+                offset: entry.batch.to,
+                count: entry.end(),
+                target_end,
+            };
+            self.is_old = entry.is_old;
+            self.entries.drain(..=end);
+        }
+        Ok(())
+    }
+
+    /// The log up to target offset `end` is committed and holds the records below `delivered`.
+    pub(super) fn confirm(&mut self, delivered: Count, end: Offset) {
+        while let Some(first) = self.entries.front().copied() {
+            if first.state != EntryState::There || first.end() > delivered {
+                return;
+            }
+            self.remember();
+            self.front = Place {
+                offset: first.batch.to,
+                count: first.end(),
+                target_end: end,
+            };
+            self.is_old = first.is_old;
+            self.entries.pop_front();
+        }
+    }
+
+    /// Goes back to a remembered place at or before `count`. Everything held is given up.
+    pub(super) fn back_to(&mut self, count: Count) -> Option<Place> {
+        while self.front.count > count {
+            self.front = self.history.pop_back()?;
+        }
+        self.entries.clear();
+        self.cursor = (self.front.offset, count);
+        Some(self.front)
+    }
+
+    /// The last place whose records all lie before this target offset.
+    pub(super) fn place_before(&self, target_end: Offset) -> Option<Place> {
+        let mut places = self.history.iter().rev();
+        places.find(|place| place.target_end <= target_end).copied()
+    }
+
+    /// Index of the first acknowledged batch if everything before it is at the target.
+    fn first_acked(&self) -> Option<usize> {
+        for (index, entry) in self.entries.iter().enumerate() {
+            match entry.state {
+                EntryState::Acked { .. } => return Some(index),
+                EntryState::There => {}
+                EntryState::Ready
+                | EntryState::InFlight
+                | EntryState::Unsure
+                | EntryState::Refused { .. } => return None,
+            }
+        }
+        None
+    }
+
+    fn remember(&mut self) {
+        self.history.push_back(self.front);
+        if self.history.len() > self.history_max {
+            self.history.pop_front();
+        }
+    }
+}
