@@ -6,12 +6,14 @@
 //! - [`spec_convert`]: clusters, links and subscriptions, checked, both ways.
 //! - [`assignment`]: what a worker shall run and what it runs, as checked maps.
 //! - [`topic_record`], [`subscription_record`]: what was noted about topics and subscriptions.
+//! - [`line_record`]: how records are counted, and a link's producer id.
 //! - [`stored`]: values of the metadata store as bytes.
 //! - [`fault`]: what is wrong with a message, field by field.
 //! - [`status`]: refusals as gRPC statuses.
 
 pub mod assignment;
 pub mod fault;
+pub mod line_record;
 pub mod spec_convert;
 pub mod status;
 pub mod stored;
