@@ -5,6 +5,7 @@
 //! - [`membership`]: this worker among the others.
 //! - [`assignment`]: what shall run here.
 //! - [`records`]: the engine that copies record by record.
+//! - [`lines`]: how records are counted, agreed between owners.
 //! - [`sink`]: where records go.
 //! - [`checkpoint`]: where checkpoints are kept between owners.
 //! - [`budget`]: memory for records.
@@ -26,6 +27,7 @@ pub mod engine;
 pub mod gate;
 pub mod health;
 pub mod http;
+pub mod lines;
 pub mod membership;
 pub mod metrics;
 pub mod records;
