@@ -8,16 +8,13 @@ use std::{collections::BTreeMap, fmt};
 use kreplicator_model::spec::{Cluster, Sasl, SaslMechanism, Tls};
 use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 
+pub use kreplicator_model::spec::ALLOW_AUTO_CREATE;
+
 pub use self::owned::{OwnedOption, check_client_options, owned_options};
 use crate::{
     error::Error,
     secrets::{SecretError, SecretSource, open_regular},
 };
-
-/// A client option that we handle ourselves: `true` lets the target create missing topics by itself
-/// when it has no call to create them. Meant for mock clusters; topics made this way have the
-/// cluster's default settings, so never set it where the data matters.
-pub const ALLOW_AUTO_CREATE: &str = "kreplicator.allow.auto.create";
 
 /// Settings of the network and of names that nobody should have to choose, each set on purpose.
 /// A cluster's `client_options` may override them.
@@ -135,10 +132,7 @@ pub fn client_properties(
 /// [`ALLOW_AUTO_CREATE`].
 #[must_use]
 pub fn allows_auto_create(cluster: &Cluster) -> bool {
-    cluster
-        .client_options
-        .get(ALLOW_AUTO_CREATE)
-        .is_some_and(|value| value == "true")
+    cluster.allows_auto_create()
 }
 
 fn set_tls(cluster: &Cluster, tls: &Tls, set: &mut impl FnMut(&str, &str)) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 //! Built by `kreplicator-proto` from API messages and stored values; a value that exists here has
 //! passed the checks that concern it alone. Checks across values are in `desired`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use crate::ids::{ClusterId, LinkId, TopicName, UnixMillis};
 
@@ -98,6 +98,60 @@ pub struct Link {
     pub target_topics: TargetTopics,
     /// Nothing of this link runs while set.
     pub paused: bool,
+    /// Data path asked for. None: [`Engine::DEFAULT`], also when that changes with the software.
+    pub engine: Option<Engine>,
+}
+
+/// The data path that carries a link's records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Engine {
+    /// Decodes every record; at least once. Works with every cluster that librdkafka works with.
+    Records,
+    /// Passes compressed batches on unopened; exactly once where the target allows it.
+    Batches,
+}
+
+/// A client option of ours: `true` lets a target create missing topics by itself when it has no call
+/// to create them. Meant for mock clusters; topics made this way have the cluster's default settings,
+/// so never set it where the data matters. The batch engine does not know it.
+pub const ALLOW_AUTO_CREATE: &str = "kreplicator.allow.auto.create";
+
+impl Engine {
+    /// What carries a link that names none.
+    pub const DEFAULT: Self = Self::Records;
+
+    /// The stable name, as written in files and shown in status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Records => "records",
+            Self::Batches => "batches",
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Cluster {
+    /// Whether missing topics may be left to the cluster's own automatic creation; see
+    /// [`ALLOW_AUTO_CREATE`].
+    #[must_use]
+    pub fn allows_auto_create(&self) -> bool {
+        let value = self.client_options.get(ALLOW_AUTO_CREATE);
+        value.is_some_and(|value| value == "true")
+    }
+}
+
+impl Link {
+    /// The data path that carries the link.
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        self.engine.unwrap_or(Engine::DEFAULT)
+    }
 }
 
 /// Target name of a source topic: its entry in `rename`, else `prefix` followed by its name.

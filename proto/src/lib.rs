@@ -6,6 +6,7 @@
 //! - [`spec_convert`]: clusters, links and subscriptions, checked, both ways.
 //! - [`assignment`]: what a worker shall run and what it runs, as checked maps.
 //! - [`topic_record`], [`subscription_record`]: what was noted about topics and subscriptions.
+//! - [`line_record`]: how records are counted, and a link's producer id.
 //! - [`stored`]: values of the metadata store as bytes.
 //! - [`codec`]: how servers read requests.
 //! - [`fault`]: what is wrong with a message, field by field.
@@ -14,6 +15,7 @@
 pub mod assignment;
 pub mod codec;
 pub mod fault;
+pub mod line_record;
 pub mod spec_convert;
 pub mod status;
 pub mod stored;

@@ -8,6 +8,7 @@ use prost::Message;
 use crate::{
     assignment::{Assignment, Ownership},
     fault::{FieldFault, summary},
+    line_record::{LineRecord, ProducerRecord},
     subscription_record::SubscriptionRecord,
     v1,
 };
@@ -88,4 +89,6 @@ stored! {
     kreplicator_model::resolve::TopicRecord => v1::TopicRecord,
     Assignment => v1::AssignmentChunk,
     Ownership => v1::OwnedChunk,
+    LineRecord => v1::LineRecord,
+    ProducerRecord => v1::ProducerRecord,
 }

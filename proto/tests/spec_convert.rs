@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kreplicator_model::spec::{Cluster, Link, StartPolicy, Subscription};
+use kreplicator_model::spec::{Cluster, Engine, Link, StartPolicy, Subscription};
 use kreplicator_proto::{
     fault::FieldFault,
     spec_convert::{EXCLUDES_MAX, TEXT_BYTES_MAX},
@@ -137,6 +137,7 @@ fn every_fault_of_a_link_is_told_at_once() {
             replication_factor: -1,
             ..v1::TargetTopics::default()
         }),
+        engine: 7,
         ..link()
     };
     let faults = Link::try_from(&message).expect_err("refused");
@@ -151,6 +152,7 @@ fn every_fault_of_a_link_is_told_at_once() {
             "on_gap",
             "checkpoint_on",
             "target_topics.replication_factor",
+            "engine",
         ]
     );
 }
@@ -160,8 +162,26 @@ fn a_link_that_says_little_gets_the_documented_defaults() {
     let accepted = Link::try_from(&link()).expect("accepted");
     assert_eq!(accepted.start, StartPolicy::Earliest);
     assert_eq!(accepted.target_topics.replication_factor, None);
+    assert_eq!(accepted.engine(), Engine::DEFAULT);
     let again = Link::try_from(&v1::Link::from(&accepted)).expect("accepted");
     assert_eq!(again, accepted);
+}
+
+#[test]
+fn the_engine_asked_for_is_kept_apart_from_the_default() {
+    for (engine, read) in [
+        (v1::Engine::Unspecified, None),
+        (v1::Engine::Records, Some(Engine::Records)),
+        (v1::Engine::Batches, Some(Engine::Batches)),
+    ] {
+        let message = v1::Link {
+            engine: engine.into(),
+            ..link()
+        };
+        let accepted = Link::try_from(&message).expect("accepted");
+        assert_eq!(accepted.engine, read);
+        assert_eq!(v1::Link::from(&accepted).engine(), engine);
+    }
 }
 
 #[test]

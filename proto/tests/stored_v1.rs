@@ -7,20 +7,22 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use kreplicator_model::{
+    exact::{Line, ProducerEpoch, ProducerId},
     ids::{
-        ClusterId, LinkId, LinkTopic, OwnerEpoch, Partition, PlanGeneration, TaskId, TopicName,
-        UnixMillis,
+        ClusterId, LinkId, LinkTopic, Offset, OwnerEpoch, Partition, PlanGeneration, TaskId,
+        TopicName, UnixMillis, WorkerId,
     },
     ownership::Owned,
     resolve::TopicRecord,
     spec::{
-        CheckpointSide, Cluster, GapPolicy, Link, Naming, Pattern, Sasl, SaslMechanism, SecretRef,
+        CheckpointSide, Cluster, Engine, GapPolicy, Link, Naming, Pattern, Sasl, SaslMechanism, SecretRef,
         Security, Selector, StartPolicy, Subscription, TargetTopics, Tls,
     },
     target_limits::TargetLimits,
 };
 use kreplicator_proto::{
     assignment::{AssignedTopic, Assignment, Ownership},
+    line_record::{LineEntry, LineRecord, ProducerRecord},
     stored::Stored,
     subscription_record::SubscriptionRecord,
     v1,
@@ -88,6 +90,14 @@ fn link() -> Link {
             config: texts([("retention.ms", "86400000")]),
         },
         paused: true,
+        engine: None,
+    }
+}
+
+fn link_on_batches() -> Link {
+    Link {
+        engine: Some(Engine::Batches),
+        ..link()
     }
 }
 
@@ -189,6 +199,38 @@ fn topic_record() -> TopicRecord {
     }
 }
 
+fn line_record() -> LineRecord {
+    let entry = |producer_epoch, base| LineEntry {
+        line: Line {
+            producer_id: ProducerId(4_711),
+            producer_epoch: ProducerEpoch(producer_epoch),
+            base: Offset(base),
+            target_from: Offset(base + 10),
+        },
+        written_at: UnixMillis(1_700_000_000_005),
+        worker: WorkerId::new("worker-0").expect("legal"),
+        owner_epoch: OwnerEpoch(300),
+    };
+    LineRecord {
+        target: cluster_id("dc-2"),
+        target_cluster_id: Some("NkU3OEVBNTcwNTJENDM2Qg".to_owned()),
+        target_topic: topic("dc1.orders"),
+        target_topic_id: Some("QkU3OEVBNTcwNTJENDM2Qg".to_owned()),
+        lines: BTreeMap::from([
+            (Partition(0), entry(0, 0)),
+            (Partition(7), entry(i16::MAX, 1 << 40)),
+        ]),
+    }
+}
+
+fn producer_record() -> ProducerRecord {
+    ProducerRecord {
+        producer_id: ProducerId(4_711),
+        target: cluster_id("dc-2"),
+        target_cluster_id: Some("NkU3OEVBNTcwNTJENDM2Qg".to_owned()),
+    }
+}
+
 fn worker_live() -> v1::WorkerLive {
     v1::WorkerLive {
         incarnation: "0190b3a1".to_owned(),
@@ -263,10 +305,13 @@ fn assert_message<M: Message + Default + PartialEq + std::fmt::Debug>(name: &str
 fn values_of_version_1_are_read_and_written_as_recorded() {
     assert_stored("cluster", &cluster());
     assert_stored("link", &link());
+    assert_stored("link_on_batches", &link_on_batches());
     assert_stored("subscription_record", &subscription_record());
     assert_stored("topic_record", &topic_record());
     assert_stored("assignment", &assignment());
     assert_stored("owned", &owned());
+    assert_stored("line_record", &line_record());
+    assert_stored("producer_record", &producer_record());
     assert_message("worker_live", &worker_live());
     assert_message("leader", &leader());
 }
@@ -277,10 +322,13 @@ fn write_missing_fixtures() {
     let written = [
         ("cluster", cluster().encode()),
         ("link", link().encode()),
+        ("link_on_batches", link_on_batches().encode()),
         ("subscription_record", subscription_record().encode()),
         ("topic_record", topic_record().encode()),
         ("assignment", assignment().encode()),
         ("owned", owned().encode()),
+        ("line_record", line_record().encode()),
+        ("producer_record", producer_record().encode()),
         ("worker_live", worker_live().encode_to_vec()),
         ("leader", leader().encode_to_vec()),
     ];
@@ -306,6 +354,32 @@ fn a_value_that_cannot_be_read_is_an_error_that_names_its_key() {
     let error = Assignment::decode("k", &message.encode_to_vec()).expect_err("broken");
     assert!(error.reason.contains("topics[1]: epoch 301"), "{error}");
     assert!(error.reason.contains("topics[0].target_topic"), "{error}");
+}
+
+#[test]
+fn a_line_that_cannot_be_is_refused_field_by_field() {
+    let mut message = v1::LineRecord::from(&line_record());
+    message.target = "DC".to_owned();
+    message.partitions[0].producer_epoch = 40_000;
+    message.partitions[0].base = -1;
+    let twice = message.partitions[1].clone();
+    message.partitions.push(twice);
+    let error = LineRecord::decode("line/a-b/t", &message.encode_to_vec()).expect_err("broken");
+    for part in [
+        "target: ",
+        "partitions[0].base: -1 is negative",
+        "partitions[0].producer_epoch: 40000 is out of range",
+        "partitions[2]: partition 7 is given twice",
+    ] {
+        assert!(error.reason.contains(part), "{part} in {error}");
+    }
+    let negative = v1::ProducerRecord {
+        producer_id: -1,
+        ..v1::ProducerRecord::from(&producer_record())
+    };
+    let error = ProducerRecord::decode("producer/a-b", &negative.encode_to_vec());
+    let error = error.expect_err("brokers give out none below 0");
+    assert!(error.to_string().contains("producer/a-b"), "{error}");
 }
 
 #[test]

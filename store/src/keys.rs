@@ -1,7 +1,7 @@
 //! The layout of keys, one function each. Parts that come from outside are percent-encoded, so a
 //! name can never reach into another folder.
 
-use kreplicator_model::ids::{ClusterId, LinkId, TopicName, WorkerId};
+use kreplicator_model::ids::{ClusterId, LinkId, LinkTopic, TopicName, WorkerId};
 
 /// `config/cluster/`
 pub const CLUSTERS: &str = "config/cluster/";
@@ -28,6 +28,10 @@ pub const ASSIGNMENTS: &str = "plan/assignment/";
 pub const OWNED: &str = "owned/";
 /// `task/`
 pub const TOPIC_RECORDS: &str = "task/";
+/// `line/`, written by workers.
+pub const LINES: &str = "line/";
+/// `producer/`, written by workers.
+pub const PRODUCERS: &str = "producer/";
 /// `request/`, leased.
 pub const REQUESTS: &str = "request/";
 
@@ -104,6 +108,24 @@ pub fn topic_record(link: &LinkId, topic: &TopicName) -> String {
 #[must_use]
 pub fn topic_records_of(link: &LinkId) -> String {
     format!("{TOPIC_RECORDS}{link}/")
+}
+
+/// `line/<link>/<topic>`
+#[must_use]
+pub fn lines(topic: &LinkTopic) -> String {
+    format!("{LINES}{}/{}", topic.link, topic.topic)
+}
+
+/// `line/<link>/`
+#[must_use]
+pub fn lines_of(link: &LinkId) -> String {
+    format!("{LINES}{link}/")
+}
+
+/// `producer/<link>`
+#[must_use]
+pub fn producer(link: &LinkId) -> String {
+    format!("{PRODUCERS}{link}")
 }
 
 /// `request/<encoded request id>`

@@ -48,6 +48,7 @@ fn link() -> Link {
         checkpoint_on: CheckpointSide::default(),
         target_topics: TargetTopics::default(),
         paused: false,
+        engine: None,
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`assignment`]: what shall run here.
 //! - [`batches`]: the engine that passes batches on unopened.
 //! - [`records`]: the engine that copies record by record.
+//! - [`lines`]: how records are counted, agreed between owners.
 //! - [`sink`]: where records go.
 //! - [`checkpoint`]: where checkpoints are kept between owners.
 //! - [`budget`]: memory for records.
@@ -34,6 +35,7 @@ pub mod flow_metrics;
 pub mod gate;
 pub mod health;
 pub mod http;
+pub mod lines;
 pub mod membership;
 pub mod metrics;
 pub mod records;

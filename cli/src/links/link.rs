@@ -1,6 +1,9 @@
 //! A link in the file, with the topics asked for on it.
 
-use kreplicator_model::ids::{ClusterId, LinkId};
+use kreplicator_model::{
+    ids::{ClusterId, LinkId},
+    spec::Engine,
+};
 use kreplicator_proto::v1;
 
 use super::{Declared, check, cluster::options, start::start, subscription};
@@ -17,6 +20,11 @@ const GAP_POLICIES: &[(&str, v1::GapPolicy)] = &[
 const CHECKPOINT_SIDES: &[(&str, v1::CheckpointSide)] = &[
     ("source", v1::CheckpointSide::Source),
     ("target", v1::CheckpointSide::Target),
+];
+
+const ENGINES: &[(&str, v1::Engine)] = &[
+    (Engine::Records.as_str(), v1::Engine::Records),
+    (Engine::Batches.as_str(), v1::Engine::Batches),
 ];
 
 /// Reads one entry of `links` and adds it and its subscriptions to `declared`.
@@ -41,6 +49,7 @@ pub(super) fn read(
     let checkpoint_on = fields.optional("checkpoint_on", word(CHECKPOINT_SIDES));
     let target_topics = fields.optional("target_topics", target_topics);
     let paused = fields.optional("paused", boolean);
+    let engine = fields.optional("engine", word(ENGINES));
     let mut subscribe = |node: &Node, read: Option<v1::Subscription>| {
         let subject = read.as_ref().map(subscription::subject);
         let is_new = subject.is_none_or(|subject| declared.places.declare(subject, &node.place));
@@ -84,6 +93,7 @@ pub(super) fn read(
         checkpoint_on: checkpoint_on.map_or(0, i32::from),
         target_topics,
         paused: paused.unwrap_or_default(),
+        engine: engine.map_or(0, i32::from),
     };
     let index = declared.links.len();
     declared.places.declare_item("links", index, &field.place);

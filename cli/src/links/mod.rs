@@ -111,6 +111,7 @@ links:
     start: latest
     on_gap: halt
     checkpoint_on: target
+    engine: batches
     target_topics: {refuse_grow: true, replication_factor: 3, config: {retention.ms: 1000}}
     topics: [orders, {topic: payments, start: 2026-01-01T00:00:00Z, paused: true}]
     patterns: ["events\\..*", {include: "logs-.*", exclude: [logs-debug]}]
@@ -147,6 +148,7 @@ links:
         );
         assert_eq!(link.on_gap(), v1::GapPolicy::Halt);
         assert_eq!(link.checkpoint_on(), v1::CheckpointSide::Target);
+        assert_eq!(link.engine(), v1::Engine::Batches);
         let naming = link.naming.as_ref().expect("given");
         assert_eq!(naming.rename["orders"], "all-orders");
         let target = link.target_topics.as_ref().expect("given");
@@ -161,9 +163,9 @@ links:
         assert_eq!(starts, [None, Some(at), None, None]);
         assert!(declared.subscriptions[1].paused);
         let place = declared.places.of("subscription east-west/payments");
-        assert_eq!(place.expect("declared").to_string(), "links.yaml:19:22");
+        assert_eq!(place.expect("declared").to_string(), "links.yaml:20:22");
         let place = declared.places.of("subscription east-west//logs-.*/");
-        assert_eq!(place.expect("declared").to_string(), "links.yaml:20:31");
+        assert_eq!(place.expect("declared").to_string(), "links.yaml:21:31");
     }
 
     #[test]
@@ -184,6 +186,7 @@ links:
     target: west
     start: yesterday
     on_gap: stop
+    engine: batch
     topics: [orders, "a b", orders, {start: latest}]
     patterns: [{exclude: [x]}, "a("]
     target_topics: {replication_factor: -1, refuse_crate: maybe}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kreplicator_model::spec::Engine;
 use kreplicator_proto::v1;
 use serde::Serialize;
 
@@ -23,6 +24,7 @@ pub(crate) struct Link {
     start: String,
     on_gap: &'static str,
     checkpoint_on: &'static str,
+    engine: &'static str,
     paused: bool,
     health: &'static str,
     cause: Option<String>,
@@ -39,6 +41,11 @@ impl From<v1::LinkInfo> for Link {
         let link = info.link.unwrap_or_default();
         let status = info.status.unwrap_or_default();
         let (on_gap, checkpoint_on) = (link.on_gap(), link.checkpoint_on());
+        let engine = match link.engine() {
+            v1::Engine::Unspecified => Engine::DEFAULT,
+            v1::Engine::Records => Engine::Records,
+            v1::Engine::Batches => Engine::Batches,
+        };
         let health = health(status.health());
         let naming = link.naming.unwrap_or_default();
         Self {
@@ -51,6 +58,7 @@ impl From<v1::LinkInfo> for Link {
                 v1::CheckpointSide::Unspecified | v1::CheckpointSide::Source => "source",
                 v1::CheckpointSide::Target => "target",
             },
+            engine: engine.as_str(),
             id: link.id,
             source: link.source,
             target: link.target,
@@ -90,6 +98,7 @@ impl Listed for Link {
         "START",
         "CHECKPOINT",
         "ON GAP",
+        "ENGINE",
         "DELIVERY",
     ];
 
@@ -113,6 +122,7 @@ impl Listed for Link {
             self.start.clone(),
             self.checkpoint_on.to_owned(),
             self.on_gap.to_owned(),
+            self.engine.to_owned(),
             self.delivery.clone().unwrap_or_default(),
         ]
     }

@@ -189,6 +189,8 @@ impl<'a> Draft<'a> {
                 [
                     Op::DeletePrefix(keys::subscriptions_of(id)),
                     Op::Delete(keys::link(id)),
+                    Op::DeletePrefix(keys::lines_of(id)),
+                    Op::Delete(keys::producer(id)),
                 ]
             });
         let clusters = self

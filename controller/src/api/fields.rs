@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use kreplicator_model::spec::{
-    CheckpointSide, Cluster, GapPolicy, Link, SaslMechanism, SecretRef, Selector, StartPolicy,
+    CheckpointSide, Cluster, Engine, GapPolicy, Link, SaslMechanism, SecretRef, Selector, StartPolicy,
     Subscription,
 };
 
@@ -102,6 +102,8 @@ pub(crate) fn of_link(link: &Link) -> Fields {
     );
     fields.map("target_topics.config", &topics.config);
     fields.flag("paused", link.paused);
+    let engine = link.engine.map_or("", Engine::as_str);
+    fields.text("engine", engine);
     fields.0
 }
 

@@ -41,6 +41,7 @@ pub(super) fn link(id: &str, source: &str, target: &str) -> Link {
         checkpoint_on: CheckpointSide::default(),
         target_topics: TargetTopics::default(),
         paused: false,
+        engine: None,
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) fn link() -> Link {
         checkpoint_on: CheckpointSide::default(),
         target_topics: TargetTopics::default(),
         paused: false,
+        engine: None,
     }
 }
 

@@ -64,6 +64,8 @@ pub enum FaultKind {
     BadName,
     /// A topic of ours is named.
     OursTopic,
+    /// A link asks for an engine that cannot carry it.
+    EngineUnfit,
     /// Topics would be copied round and round.
     Loop,
     /// Two topics would be written to one target topic.

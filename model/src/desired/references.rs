@@ -4,7 +4,7 @@ use super::{Desired, Fault, FaultKind, Identities};
 use crate::{
     ids::{ClusterId, LinkId, TopicName},
     selector::{self, Matchers},
-    spec::{Link, Selector, Subscription},
+    spec::{ALLOW_AUTO_CREATE, Cluster, Engine, Link, Selector, Subscription},
 };
 
 pub(super) fn check(
@@ -24,6 +24,7 @@ pub(super) fn check(
         };
         check_clusters(desired, identities, link, &mut report);
         check_naming(link, &mut report);
+        check_engine(desired, link, &mut report);
     }
     for ((link, id), subscription) in &desired.subscriptions {
         let mut report = |kind, message| {
@@ -103,6 +104,24 @@ fn check_naming(link: &Link, report: &mut impl FnMut(FaultKind, String)) {
             FaultKind::NameClash,
             format!(
                 "{first} and {second} are both renamed to {target}; give each a name of its own"
+            ),
+        );
+    }
+}
+
+/// An engine that the link names must be able to do what its clusters are set to.
+fn check_engine(desired: &Desired, link: &Link, report: &mut impl FnMut(FaultKind, String)) {
+    if link.engine() != Engine::Batches {
+        return;
+    }
+    let target = desired.clusters.get(&link.target);
+    if target.is_some_and(Cluster::allows_auto_create) {
+        report(
+            FaultKind::EngineUnfit,
+            format!(
+                "engine batches cannot leave topics to be made by target {}, whose client option \
+                 {ALLOW_AUTO_CREATE} is true; remove the option or set engine: records",
+                link.target
             ),
         );
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     ids::NameError,
-    spec::{CheckpointSide, GapPolicy, Naming, Pattern, Security, StartPolicy, TargetTopics},
+    spec::{ALLOW_AUTO_CREATE, CheckpointSide, Engine, GapPolicy, Naming, Pattern, Security, StartPolicy, TargetTopics},
 };
 
 fn id<T: std::str::FromStr<Err = NameError>>(name: &str) -> T {
@@ -46,6 +46,7 @@ impl Wish {
             checkpoint_on: CheckpointSide::default(),
             target_topics: TargetTopics::default(),
             paused: false,
+            engine: None,
         };
         self.0.links.insert(link.id.clone(), link);
         self
@@ -79,6 +80,10 @@ impl Wish {
 
     fn cluster(&mut self, name: &str) -> &mut Cluster {
         self.0.clusters.get_mut(name).expect("declared")
+    }
+
+    fn link_mut(&mut self, name: &str) -> &mut Link {
+        self.0.links.get_mut(name).expect("declared")
     }
 
     /// The one fault there is.
@@ -230,6 +235,23 @@ fn clashes_are_seen_through_two_names_of_one_cluster() {
     wish.assert_fine();
     wish.cluster("d").bootstrap_servers = vec!["c:9092".to_owned()];
     assert_eq!(wish.fault().kind, FaultKind::NameClash);
+}
+
+#[test]
+fn the_batch_engine_is_refused_where_the_target_makes_topics_by_itself() {
+    let mut wish = wish().link("a-b", "", &[]).link("b-a", "", &[]);
+    let options = &mut wish.cluster("b").client_options;
+    options.insert(ALLOW_AUTO_CREATE.to_owned(), "true".to_owned());
+    for (link, engine) in [("a-b", Engine::Records), ("b-a", Engine::Batches)] {
+        wish.link_mut(link).engine = Some(engine);
+    }
+    wish.assert_fine();
+    wish.link_mut("a-b").engine = Some(Engine::Batches);
+    let parts = ["engine batches", "target b", ALLOW_AUTO_CREATE, "records"];
+    wish.assert_fault("link a-b", FaultKind::EngineUnfit, &parts);
+    let options = &mut wish.cluster("b").client_options;
+    options.insert(ALLOW_AUTO_CREATE.to_owned(), "false".to_owned());
+    wish.assert_fine();
 }
 
 #[test]

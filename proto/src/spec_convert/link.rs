@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kreplicator_model::{
     ids::{ClusterId, LinkId, TopicName},
-    spec::{CheckpointSide, GapPolicy, Link, Naming, StartPolicy, TargetTopics},
+    spec::{CheckpointSide, Engine, GapPolicy, Link, Naming, StartPolicy, TargetTopics},
 };
 
 use super::{PREFIX_BYTES_MAX, RENAMES_MAX, check_options};
@@ -62,6 +62,15 @@ impl TryFrom<&v1::Link> for Link {
             None => Some(TargetTopics::default()),
             Some(topics) => faults.part("target_topics", TargetTopics::try_from(topics)),
         };
+        let engine = match v1::Engine::try_from(message.engine) {
+            Ok(v1::Engine::Unspecified) => Some(None),
+            Ok(v1::Engine::Records) => Some(Some(Engine::Records)),
+            Ok(v1::Engine::Batches) => Some(Some(Engine::Batches)),
+            Err(_) => {
+                faults.add("engine", "is not known; use RECORDS or BATCHES");
+                None
+            }
+        };
         let whole = || {
             Some(Self {
                 id: id?,
@@ -73,6 +82,7 @@ impl TryFrom<&v1::Link> for Link {
                 checkpoint_on: checkpoint_on?,
                 target_topics: target_topics?,
                 paused: message.paused,
+                engine: engine?,
             })
         };
         faults.finish(whole())
@@ -156,6 +166,11 @@ impl From<&Link> for v1::Link {
             CheckpointSide::Source => v1::CheckpointSide::Source,
             CheckpointSide::Target => v1::CheckpointSide::Target,
         };
+        let engine = match link.engine {
+            None => v1::Engine::Unspecified,
+            Some(Engine::Records) => v1::Engine::Records,
+            Some(Engine::Batches) => v1::Engine::Batches,
+        };
         Self {
             id: link.id.to_string(),
             source: link.source.to_string(),
@@ -167,6 +182,7 @@ impl From<&Link> for v1::Link {
             target_topics: (link.target_topics != TargetTopics::default())
                 .then(|| v1::TargetTopics::from(&link.target_topics)),
             paused: link.paused,
+            engine: engine.into(),
         }
     }
 }

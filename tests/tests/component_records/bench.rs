@@ -97,6 +97,7 @@ pub(crate) fn context_with(bootstrap: Vec<String>, security: Security) -> LinkCo
             checkpoint_on: CheckpointSide::Source,
             target_topics: TargetTopics::default(),
             paused: false,
+            engine: None,
         },
         source,
         target,

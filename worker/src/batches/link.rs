@@ -20,7 +20,6 @@ use super::{
     commits::Commits,
     ends::{Group, Questions},
     lane::{Lane, Shared},
-    lines::LineBook,
     metrics::BatchMetrics,
     source::Source,
     start::Starter,
@@ -28,7 +27,7 @@ use super::{
 };
 use crate::{
     budget::Budget, checkpoint::group_of, clock::WallClock, engine::LinkContext,
-    fence::OwnershipFence, flow_metrics::LinkMetrics,
+    fence::OwnershipFence, flow_metrics::LinkMetrics, lines::LineBook,
 };
 
 /// How often senders are told that time has passed.

@@ -4,7 +4,7 @@
 //! - [`lane`]: one task on the data path. [`life`]: the same task over time. [`start`]: where it begins.
 //! - [`source`], [`fetcher`]: reading. [`target`], [`outlet`]: sending. [`commits`]: checkpoints.
 //! - [`intake`]: which batches pass, and which are written anew or dropped.
-//! - [`lines`]: what it needs of the store. [`ends`], [`gather`], [`scan`]: questions to clusters.
+//! - [`ends`], [`gather`], [`scan`]: questions to clusters.
 //!
 //! Per worker there are, for each link, one connection to each source broker and one to each target
 //! broker that lead something, and one more to each for small calls, shared by all links.
@@ -20,7 +20,6 @@ mod gather;
 pub mod intake;
 mod lane;
 mod life;
-pub mod lines;
 mod link;
 pub mod metrics;
 mod outlet;
@@ -56,7 +55,6 @@ pub use self::config::BatchConfig;
 use self::{
     lane::Lane,
     life::{Life, Parts, Stop},
-    lines::LineBook,
     link::Running,
 };
 use crate::{
@@ -64,6 +62,7 @@ use crate::{
     clock::WallClock,
     engine::{Engine, LinkContext, RunningTask, Status, Stopped, TaskSpec},
     fence::OwnershipFence,
+    lines::LineBook,
 };
 
 /// The engine.

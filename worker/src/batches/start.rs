@@ -22,12 +22,12 @@ use super::{
     BatchConfig,
     ends::{Group, Questions},
     lane::{Lane, Opening, Shared},
-    lines::{Kept, LineBook, Of, Target},
     scan::{self, Stretch},
 };
 use crate::{
     engine::TaskSpec,
     fault::{Fault, Kind},
+    lines::{self, LineBook, LineTarget, NewEntry, TopicLines, Written},
 };
 
 /// What the target has and has not committed yet is asked for again after this time.
@@ -57,7 +57,9 @@ pub(super) struct Found {
 
 /// What was read before the decision.
 struct Facts {
-    kept: Option<Kept>,
+    lines: TopicLines,
+    line: Option<Line>,
+    line_target: LineTarget,
     producer_id: ProducerId,
     checkpoint: Option<CheckpointPlace>,
     view: TargetView,
@@ -66,7 +68,6 @@ struct Facts {
     is_deterministic: bool,
     first_offset: Offset,
     target_topic_id: Option<TopicId>,
-    of: Of,
     /// When the target was asked.
     asked: exact::Now,
 }
@@ -148,7 +149,7 @@ impl Starter {
         let deadline = Instant::now() + self.config.call_timeout;
         let source = |error: Error| Fault::new(Kind::Source, error.to_string());
         let target = |error: Error| Fault::new(Kind::Target, error.to_string());
-        let stored = |error: super::lines::Error| Fault::new(Kind::Checkpoint, error.to_string());
+        let stored = |error: lines::Error| stored_fault(&error);
         let topic = self
             .target
             .client
@@ -156,22 +157,20 @@ impl Starter {
             .await
             .map_err(target)?;
         let cluster_id = self.target.client.cluster_id(deadline).await.map_err(target)?;
-        let of = Of {
-            link: lane.spec.id.link.clone(),
-            topic: lane.spec.id.topic.clone(),
-            partition: lane.spec.id.partition,
-            target: Target {
-                cluster_id,
-                topic: lane.spec.target_topic.clone(),
-                topic_id: topic.id.map(|id| id.to_string()),
-            },
+        let line_target = LineTarget {
+            cluster: self.target.client.settings().cluster.clone(),
+            cluster_id,
+            topic: lane.spec.target_topic.clone(),
+            topic_id: topic.id.map(|id| id.to_string()),
         };
+        let link_topic = lane.spec.id.link_topic();
         // The line first, then the checkpoint, then the target: each is at least as new as what it is
         // held against.
-        let kept = self.lines.line(&of).await.map_err(stored)?;
-        let producer_id = self.producer_id(&of).await?;
+        let lines = self.lines.load(&link_topic, &line_target).await.map_err(stored)?;
+        let line = lines.line(lane.spec.id.partition).cloned();
+        let producer_id = self.producer_id(lane, &line_target).await?;
         let checkpoint = self.checkpoint(lane).await?;
-        let line_producer = kept.as_ref().map(|kept| kept.line.producer_id);
+        let line_producer = line.as_ref().map(|line| line.producer_id);
         let asked = self.shared.now();
         let asked_id = line_producer.unwrap_or(producer_id).0;
         let state = self
@@ -196,7 +195,9 @@ impl Starter {
             .await
             .map_err(source)?;
         Ok(Facts {
-            kept,
+            lines,
+            line,
+            line_target,
             producer_id,
             checkpoint,
             view: TargetView {
@@ -211,24 +212,28 @@ impl Starter {
             is_deterministic: !is_compacted,
             first_offset,
             target_topic_id: topic.id,
-            of,
             asked,
         })
     }
 
     /// The producer id of the link: allocated once, by whoever needs it first.
-    async fn producer_id(&self, of: &Of) -> Result<ProducerId, Fault> {
-        let stored = |error: super::lines::Error| Fault::new(Kind::Checkpoint, error.to_string());
-        let cluster_id = of.target.cluster_id.as_deref();
-        let known = self.lines.producer_id(&of.link, cluster_id);
-        if let Some(known) = known.await.map_err(stored)? {
-            return Ok(known);
-        }
-        let fresh = self.fresh_producer().await?;
-        self.lines
-            .note_producer_id(&of.link, cluster_id, fresh)
-            .await
-            .map_err(stored)
+    async fn producer_id(&self, lane: &Lane, target: &LineTarget) -> Result<ProducerId, Fault> {
+        let client = self.target.client.clone();
+        let limit = self.config.call_timeout;
+        let allocate = move || {
+            let client = client.clone();
+            let given = async move {
+                let given = client.init_producer_id(Instant::now() + limit).await?;
+                Ok(ProducerId(given.id))
+            };
+            Box::pin(given) as futures::future::BoxFuture<'_, lines::Allocated>
+        };
+        let link = &lane.spec.id.link;
+        let cluster_id = target.cluster_id.as_deref();
+        let id = self
+            .lines
+            .producer_id(link, &target.cluster, cluster_id, &allocate);
+        id.await.map_err(|error| stored_fault(&error))
     }
 
     async fn fresh_producer(&self) -> Result<ProducerId, Fault> {
@@ -354,7 +359,7 @@ impl Starter {
 
     /// Writes a line and its first checkpoint.
     async fn write_line(&self, lane: &Lane, facts: &Facts, new: NewLine) -> Result<(), Fault> {
-        let stored = |error: super::lines::Error| Fault::new(Kind::Checkpoint, error.to_string());
+        let stored = |error: lines::Error| stored_fault(&error);
         let producer = match new.producer {
             NextProducer::Bumped(producer) => producer,
             NextProducer::Fresh => Producer {
@@ -379,10 +384,17 @@ impl Starter {
                 }
             }
         }
-        let before = facts.kept.as_ref().map(|kept| &kept.line);
-        let epoch = lane.spec.epoch;
-        let written = self.lines.write(&facts.of, before, &line, epoch).await;
-        if !written.map_err(stored)? {
+        let entry = NewEntry {
+            partition: lane.spec.id.partition,
+            line,
+            owner_epoch: lane.spec.epoch,
+        };
+        let link_topic = lane.spec.id.link_topic();
+        let written = self
+            .lines
+            .write(&link_topic, &facts.line_target, &facts.lines, entry)
+            .await;
+        if let Written::Conflict(_) = written.map_err(stored)? {
             return Ok(());
         }
         let place = Place {
@@ -510,7 +522,7 @@ impl Facts {
     fn line_producer(&self) -> Producer {
         let counted = self.checkpoint.and_then(|checkpoint| checkpoint.counted);
         let counted = counted.map(|(producer, ..)| producer);
-        let line = self.kept.as_ref().map(|kept| kept.line.producer());
+        let line = self.line.as_ref().map(Line::producer);
         counted.max(line).unwrap_or(Producer {
             id: self.producer_id,
             epoch: ProducerEpoch(0),
@@ -519,11 +531,11 @@ impl Facts {
 
     fn input(&self, config: &BatchConfig, shared: &Shared) -> TakeOverInput<'_> {
         TakeOverInput {
-            line: self.kept.as_ref().map(|kept| &kept.line),
+            line: self.line.as_ref(),
             producer_id: self.producer_id,
             checkpoint: self.checkpoint,
             target: self.view,
-            target_is_another: self.kept.as_ref().is_some_and(|kept| kept.target_is_another),
+            target_is_another: self.lines.is_another_topic(&self.line_target),
             source_start: self.source_start,
             source_is_deterministic: self.is_deterministic,
             first_offset: self.first_offset,
@@ -573,4 +585,15 @@ fn taken_over(
             spec.epoch, spec.id.link
         ),
     )
+}
+
+/// Names the store's key, and what it or the target said.
+fn stored_fault(error: &lines::Error) -> Fault {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    Fault::new(Kind::Checkpoint, text)
 }

@@ -92,11 +92,12 @@ fn needs_restart(running: &LinkContext, wanted: &LinkContext) -> bool {
         || running.target != wanted.target
         || running.link.on_gap != wanted.link.on_gap
         || running.link.checkpoint_on != wanted.link.checkpoint_on
+        || running.link.engine() != wanted.link.engine()
 }
 
 #[cfg(test)]
 mod tests {
-    use kreplicator_model::spec::{GapPolicy, Naming, Security, StartPolicy, TargetTopics};
+    use kreplicator_model::spec::{Engine, GapPolicy, Naming, Security, StartPolicy, TargetTopics};
     use kreplicator_store::{Entry, Revision};
 
     use super::*;
@@ -122,6 +123,7 @@ mod tests {
             checkpoint_on: kreplicator_model::spec::CheckpointSide::Source,
             target_topics: TargetTopics::default(),
             paused: false,
+            engine: None,
         }
     }
 
@@ -213,6 +215,18 @@ mod tests {
         };
         let halted = after(&halting);
         assert_ne!(before, halted);
+        let on = |engine| Link {
+            engine,
+            ..halting.clone()
+        };
+        let default = after(&on(Some(Engine::DEFAULT)));
+        assert!(
+            Arc::ptr_eq(&halted, &default),
+            "naming the default changes nothing"
+        );
+        let on_batches = after(&on(Some(Engine::Batches)));
+        assert_ne!(halted, on_batches, "another engine is another data path");
+        assert_eq!(*after(&halting), *halted);
         put_cluster(&mut contexts, &cluster("b", "b-2:9092"));
         let moved = contexts.get(&link().id).expect("whole");
         assert_ne!(halted, *moved, "a new address is followed");

@@ -204,6 +204,7 @@ pub(crate) fn context(source: &str, target: &str) -> LinkContext {
             checkpoint_on: CheckpointSide::Source,
             target_topics: TargetTopics::default(),
             paused: false,
+            engine: None,
         },
         source,
         target,

@@ -66,6 +66,8 @@ fn what_is_needed_comes_first_and_deletions_come_last() {
             "put config/subscription/a-c/t",
             "delete config/subscription/a-b/*",
             "delete config/link/a-b",
+            "delete line/a-b/*",
+            "delete producer/a-b",
             "delete config/cluster/b",
         ]
     );

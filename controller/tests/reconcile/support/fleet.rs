@@ -105,6 +105,7 @@ pub(crate) fn link(name: &str, source: &str, target: &str) -> Link {
         checkpoint_on: CheckpointSide::default(),
         target_topics: TargetTopics::default(),
         paused: false,
+        engine: None,
     }
 }
 

@@ -63,6 +63,7 @@ impl World {
             checkpoint_on: CheckpointSide::default(),
             target_topics: TargetTopics::default(),
             paused: false,
+            engine: None,
         };
         self.desired.links.insert(link.id.clone(), link);
         self
