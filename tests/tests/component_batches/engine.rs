@@ -4,21 +4,28 @@ use std::sync::Arc;
 
 use kreplicator_kafka::secrets::ProcessSecrets;
 use kreplicator_model::ids::WorkerId;
+use kreplicator_store::EmbeddedStore;
 use kreplicator_worker::{
-    batches::{BatchConfig, BatchEngine, lines::LineBook},
+    batches::{BatchConfig, BatchEngine},
     budget::Budget,
+    clock::WallClock,
     engine::Engine,
+    lines::{LineBook, StoredLines},
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    bench::{Open, Times},
-    lines::Memory,
-};
+use crate::bench::{Open, Times};
+
+/// Lines in a store of their own.
+pub(crate) fn lines() -> Arc<dyn LineBook> {
+    let worker = WorkerId::new("worker-1").expect("legal");
+    let store = Arc::new(EmbeddedStore::in_memory());
+    Arc::new(StoredLines::new(store, worker, WallClock::system()))
+}
 
 /// An engine with a budget of 64 MiB and lines of its own.
 pub(crate) fn engine(times: Times) -> Arc<dyn Engine> {
-    engine_with("worker-1", times, Arc::new(Memory::default())).0
+    engine_with("worker-1", times, lines()).0
 }
 
 /// The same as a worker of several that share lines, and what kills it.

@@ -9,15 +9,13 @@ use kreplicator_tests::{
     skip::{Tier, skip},
 };
 use kreplicator_worker::{
-    batches::lines::LineBook,
-    engine::{Engine as _, Stopped, TaskSpec},
+    engine::{Stopped, TaskSpec},
 };
 use tokio::time::sleep;
 
 use crate::{
     bench::{Rec, caught_up, context, fill, now_ms, quick, read, spec, topic_pair, values},
-    engine::engine_with,
-    lines::Memory,
+    engine::{engine_with, lines},
 };
 
 fn numbered(from: usize, to: usize) -> Vec<Rec> {
@@ -49,7 +47,7 @@ async fn owners_killed_at_any_moment_leave_every_record_once() -> Result<()> {
     }
     let cluster = KafkaCluster::start(KafkaOptions::single("exact")).await?;
     topic_pair(&cluster, "orders", 1, &[]).await?;
-    let lines: Arc<dyn LineBook> = Arc::new(Memory::default());
+    let lines = lines();
     let mut written = 0;
     for round in 0..12_u64 {
         let records = numbered(written, written + 5_000);
@@ -89,7 +87,7 @@ async fn two_owners_at_once_leave_every_record_once() -> Result<()> {
     topic_pair(&cluster, "orders", 1, &[]).await?;
     let records = numbered(0, 60_000);
     fill(&cluster, "orders", 0, &records)?;
-    let lines: Arc<dyn LineBook> = Arc::new(Memory::default());
+    let lines = lines();
     let (first, _kill_first) = engine_with("worker-1", quick(), Arc::clone(&lines));
     let (second, _kill_second) = engine_with("worker-2", quick(), lines);
     let first_task = first.start(owned("orders", 7), context(&cluster));

@@ -4,6 +4,5 @@
 mod bench;
 mod engine;
 mod exact;
-mod lines;
 #[path = "../component_records/suite.rs"]
 mod suite;

@@ -13,7 +13,7 @@ use kreplicator_tests::{
     skip::{Tier, skip},
     wait,
 };
-use kreplicator_worker::engine::{Engine as _, State, Stopped};
+use kreplicator_worker::engine::{State, Stopped};
 use rdkafka::{TopicPartitionList, admin::AdminOptions, producer::Producer as _};
 
 use crate::{
