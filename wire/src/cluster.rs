@@ -16,6 +16,11 @@ mod pool;
 pub mod producers;
 mod retry;
 
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
 pub use self::leaders::ByPartition;
 
 use std::{
@@ -167,13 +172,14 @@ impl ClusterClient {
         loop {
             let mut last = None;
             for (place, address) in self.candidates() {
+                let attempt = self.attempt(deadline);
                 let connection = self
                     .inner
                     .pool
-                    .get(place, Purpose::Control, &address, deadline)
+                    .get(place, Purpose::Control, &address, attempt)
                     .await;
                 let outcome = match connection {
-                    Ok(connection) => connection.send(call.clone(), deadline).await,
+                    Ok(connection) => connection.send(call.clone(), attempt).await,
                     Err(fault) => Err(fault),
                 };
                 match outcome {
@@ -193,6 +199,11 @@ impl ClusterClient {
                 })
                 .await?;
         }
+    }
+
+    /// The deadline of one of several attempts.
+    fn attempt(&self, deadline: Instant) -> Instant {
+        deadline.min(Instant::now() + self.inner.settings.attempt_timeout)
     }
 
     /// Whom to ask, best first: open connections, then brokers, then bootstrap servers, those

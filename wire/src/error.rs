@@ -180,11 +180,10 @@ impl Error {
     #[must_use]
     pub fn class(&self) -> Class {
         match self {
-            Self::Timeout { .. } | Self::Throttled { .. } | Self::Unreachable { .. } => {
-                Class::Retryable
-            }
+            Self::Throttled { .. } | Self::Unreachable { .. } => Class::Retryable,
             // The broker may be gone for good and its partitions elsewhere.
-            Self::Resolve { .. }
+            Self::Timeout { .. }
+            | Self::Resolve { .. }
             | Self::Connect { .. }
             | Self::Disconnected { .. }
             | Self::NoLeader { .. } => Class::Refresh,

@@ -254,3 +254,6 @@ impl InFlight {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,9 @@ pub struct Settings {
     pub metadata_age_max: Duration,
     /// Leaders are not asked for more often than this, whatever happens.
     pub metadata_pause_min: Duration,
+    /// How long one broker may take over a small call before the call is tried again, at another broker
+    /// where one could answer too. A frozen broker so costs no more than this.
+    pub attempt_timeout: Duration,
     /// Waits between attempts to reach a broker, and between attempts of a call.
     pub backoff: Backoff,
 }
@@ -44,6 +47,7 @@ impl Settings {
             limits: Limits::default(),
             metadata_age_max: Duration::from_secs(60),
             metadata_pause_min: Duration::from_millis(100),
+            attempt_timeout: Duration::from_secs(6),
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(2)),
         }
     }

@@ -137,7 +137,7 @@ impl Call for Question {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use kafka_protocol::messages::{
         DescribeProducersRequest, MetadataRequest, api_versions_response::ApiVersion,
     };
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
     use crate::{fetch, produce};
 
-    fn broker(ranges: &[(ApiKey, i16, i16)]) -> BrokerVersions {
+    pub(crate) fn broker(ranges: &[(ApiKey, i16, i16)]) -> BrokerVersions {
         let api_keys = ranges.iter().map(|(api, min, max)| {
             ApiVersion::default()
                 .with_api_key(*api as i16)

@@ -133,7 +133,8 @@ impl ClusterClient {
         deadline: Instant,
     ) -> ByPartition<Q::Told> {
         let request = question.request(&asked);
-        let answer = match self.call(broker, request, deadline).await {
+        let attempt = self.attempt(deadline);
+        let answer = match self.call(broker, request, attempt).await {
             Ok(answer) => answer,
             Err(fault) => {
                 let all = asked.into_keys().map(|at| (at, Err(fault.clone())));

@@ -195,6 +195,13 @@ impl ClusterClient {
             .with_topics(Some(topics.collect()))
             .with_allow_auto_topic_creation(false);
         let response = self.call_any(request, deadline).await?;
+        if Code(response.error_code) == Code::REBOOTSTRAP_REQUIRED {
+            // What we know leads to another cluster by now (KIP-1102).
+            self.metadata().forget_nodes();
+        }
+        Error::check(response.error_code, || {
+            format!("metadata of cluster {}", self.inner.settings.cluster)
+        })?;
         self.check_cluster(response.cluster_id.as_deref())?;
         let has = {
             let mut metadata = self.metadata();

@@ -142,6 +142,11 @@ impl Metadata {
         self.nodes.insert(node.id.0, node);
     }
 
+    /// Only the bootstrap servers are trusted from now on.
+    pub(super) fn forget_nodes(&mut self) {
+        self.nodes.clear();
+    }
+
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
@@ -218,3 +223,6 @@ impl Metadata {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -411,3 +411,6 @@ fn forget(topics: &mut Vec<ForgottenTopic>, at: &TopicPartition, entry: Entry, b
         ),
     }
 }
+
+#[cfg(test)]
+mod tests;
