@@ -16,6 +16,11 @@ mod pool;
 pub mod producers;
 mod retry;
 
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
 pub use self::leaders::ByPartition;
 
 use std::{

@@ -6,6 +6,7 @@
 //! then on nobody knows which answer belongs to whom; all who wait get the same error. The tasks
 //! end when the last handle is dropped.
 
+mod pending;
 mod reader;
 mod waiting;
 mod writer;
@@ -22,14 +23,14 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::{Instant, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use self::pending::Pending;
 use self::{
     waiting::{Waiter, Waiting},
     writer::Submission,
@@ -317,22 +318,10 @@ impl Connection {
                 ),
             });
         }
-        // One that is larger than the whole queue goes alone.
-        let charge = u32::try_from(bytes)
-            .unwrap_or(u32::MAX)
-            .min(shared.limits.queue_bytes_max);
-        let room = async {
-            let flight = Arc::clone(&shared.in_flight).acquire_owned().await?;
-            let room = Arc::clone(&shared.queue_bytes)
-                .acquire_many_owned(charge)
-                .await?;
-            Ok::<_, tokio::sync::AcquireError>((flight, room))
-        };
-        let (flight, room) = match timeout_at(deadline, room).await {
-            Ok(Ok(permits)) => permits,
-            Ok(Err(_closed)) => return Err(shared.fault()),
-            // Nothing was written: the connection is as good as before.
-            Err(_elapsed) => return Err(self.timeout(C::NAME)),
+        let places = match lane {
+            Lane::Ordinary => self.places::<C>(bytes, deadline).await?,
+            // Ordinary requests that are held have taken all places, perhaps.
+            Lane::Privileged => Places::default(),
         };
         let (answer, answered) = oneshot::channel();
         let (written, was_written) = oneshot::channel();
@@ -341,9 +330,9 @@ impl Connection {
             version,
             body: parts.finish(),
             body_bytes: bytes,
-            waiter: Waiter::new(C::API, C::NAME, version, deadline, answer, flight),
+            waiter: Waiter::new(C::API, C::NAME, version, deadline, answer, places.flight),
             written,
-            room,
+            room: places.room,
         };
         let queue = match lane {
             Lane::Ordinary => &self.handle.requests,
@@ -355,12 +344,34 @@ impl Connection {
             Ok(Err(fault)) => return Err(fault),
             Err(_dropped) => return Err(shared.fault()),
         }
-        Ok(Pending {
-            shared: Arc::clone(shared),
-            version,
-            answered,
-            call: std::marker::PhantomData,
-        })
+        Ok(Pending::new(Arc::clone(shared), version, answered))
+    }
+
+    /// Waits for a place in flight and for room in the queue.
+    async fn places<C: Call>(&self, bytes: usize, deadline: Instant) -> Result<Places, Error> {
+        let shared = &self.handle.shared;
+        // One that is larger than the whole queue goes alone.
+        let charge = u32::try_from(bytes)
+            .unwrap_or(u32::MAX)
+            .min(shared.limits.queue_bytes_max);
+        let places = async {
+            let flight = Arc::clone(&shared.in_flight).acquire_owned().await?;
+            let queue = Arc::clone(&shared.queue_bytes);
+            let room = queue.acquire_many_owned(charge).await?;
+            Ok::<_, AcquireError>(Places {
+                flight: Some(flight),
+                room: Some(room),
+            })
+        };
+        match timeout_at(deadline, places).await {
+            Ok(Ok(places)) => Ok(places),
+            Ok(Err(_closed)) => Err(shared.fault()),
+            // Nothing was written: the connection is as good as before.
+            Err(_elapsed) => Err(Error::Timeout {
+                broker: Arc::clone(&shared.broker),
+                api: C::NAME,
+            }),
+        }
     }
 
     /// Ordinary requests wait from now on; those written already are answered.
@@ -373,13 +384,13 @@ impl Connection {
         self.handle.shared.held.store(false, Ordering::Release);
         self.handle.shared.released.notify_one();
     }
+}
 
-    fn timeout(&self, api: &'static str) -> Error {
-        Error::Timeout {
-            broker: Arc::clone(self.broker()),
-            api,
-        }
-    }
+/// What a request occupies until it is answered and written.
+#[derive(Default)]
+struct Places {
+    flight: Option<OwnedSemaphorePermit>,
+    room: Option<OwnedSemaphorePermit>,
 }
 
 /// A connection that others keep alive.
@@ -400,57 +411,4 @@ pub(crate) enum Lane {
     Ordinary,
     /// Before ordinary ones: authentication.
     Privileged,
-}
-
-/// A request that was written and is not answered yet.
-#[must_use = "the answer tells whether it was done"]
-pub struct Pending<C> {
-    shared: Arc<Shared>,
-    version: i16,
-    answered: oneshot::Receiver<Result<Bytes, Error>>,
-    call: std::marker::PhantomData<fn() -> C>,
-}
-
-impl<C: Call> Pending<C> {
-    /// Waits for the answer. Answers of one connection come in the order of submission.
-    ///
-    /// # Errors
-    /// As [`Connection::send`].
-    pub async fn answer(self) -> Result<C::Answer, Error> {
-        let body = match self.answered.await {
-            Ok(body) => body?,
-            Err(_dropped) => return Err(self.shared.fault()),
-        };
-        match C::decode(body, self.version) {
-            Ok(answer) => {
-                self.shared.keep_silent(C::throttle(&answer));
-                Ok(answer)
-            }
-            Err(cause) => {
-                let fault = Error::Malformed {
-                    broker: Arc::clone(&self.shared.broker),
-                    api: C::NAME,
-                    cause,
-                };
-                // Who garbles one answer is not trusted with the next.
-                self.shared.end(|_| fault.clone());
-                Err(fault)
-            }
-        }
-    }
-
-    /// The version that the request was written in.
-    #[must_use]
-    pub fn version(&self) -> i16 {
-        self.version
-    }
-}
-
-impl<C> fmt::Debug for Pending<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending")
-            .field("broker", &self.shared.broker)
-            .field("version", &self.version)
-            .finish_non_exhaustive()
-    }
 }

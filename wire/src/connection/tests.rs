@@ -293,6 +293,20 @@ async fn held_requests_wait_for_authentication_and_none_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn authentication_finds_a_place_when_all_are_taken() {
+    let (connection, mut broker, _) = start(Limits {
+        in_flight_max: 1,
+        ..limits()
+    });
+    let _first = soon(connection.submit(ask(), in_ms(60_000))).await;
+    connection.hold();
+    let proof = SaslHandshakeRequest::default();
+    let proof = connection.submit_as(proof, 1, in_ms(1_000), Lane::Privileged);
+    assert!(soon(proof).await.is_ok());
+    assert_eq!((broker.read().await.api, broker.read().await.api), (22, 17));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_broker_that_reads_nothing_holds_up_its_own_requests_alone() {
     let (ours, _theirs) = tokio::io::duplex(16);
     let tracker = TaskTracker::new();

@@ -23,7 +23,7 @@ pub(super) struct Waiter {
     pub(super) deadline: Instant,
     answer: oneshot::Sender<Result<Bytes, Error>>,
     /// Frees a place in flight when dropped.
-    _flight: OwnedSemaphorePermit,
+    _flight: Option<OwnedSemaphorePermit>,
 }
 
 impl Waiter {
@@ -33,7 +33,7 @@ impl Waiter {
         version: i16,
         deadline: Instant,
         answer: oneshot::Sender<Result<Bytes, Error>>,
-        flight: OwnedSemaphorePermit,
+        flight: Option<OwnedSemaphorePermit>,
     ) -> Self {
         Self {
             api,

@@ -27,7 +27,7 @@ pub(super) struct Submission {
     /// Told when the request was given to the system, or never will be.
     pub(super) written: oneshot::Sender<Result<(), Error>>,
     /// Frees room in the queue when dropped.
-    pub(super) room: OwnedSemaphorePermit,
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 /// Where requests come from.

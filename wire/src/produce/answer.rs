@@ -31,7 +31,8 @@ pub struct PartitionAnswer {
     /// Offset of the first record; for a duplicate that of the first time. None when the broker does
     /// not know it.
     pub base_offset: Option<Offset>,
-    /// Time given by the broker, for topics with append time.
+    /// Time given by the broker, for topics with append time. For a duplicate old brokers tell the
+    /// time of the batch itself.
     pub log_append_time: Option<UnixMillis>,
     /// Start of the log.
     pub log_start: Option<Offset>,

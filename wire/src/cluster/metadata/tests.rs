@@ -98,7 +98,7 @@ async fn what_is_doubtful_or_old_is_not_fresh() {
     assert!(metadata.fresh(&ants, None).is_some());
     metadata.mark_stale(&ants);
     assert!(metadata.fresh(&ants, None).is_none());
-    assert_eq!(metadata.due(None), [ants.clone()]);
+    assert_eq!(metadata.due(None), std::slice::from_ref(&ants));
     assert!(
         metadata.leader(&at("ants", 0)).is_some(),
         "better than nothing"
