@@ -22,6 +22,7 @@ use crate::{
     clock::WallClock,
     config::{Config, Fault},
     engine::Engine,
+    engines::Engines,
     gate::Gate,
     health::Health,
     http,
@@ -128,7 +129,7 @@ impl Worker {
             return Err(Error::Config(config.validate()));
         };
         Self::start_with(config, store, prometheus, |config, gate| {
-            records(config, worker, secrets, gate)
+            data_path(config, worker, secrets, gate)
         })
         .await
     }
@@ -347,8 +348,8 @@ pub async fn run(
     run_until(worker, shutdown).await
 }
 
-/// The engine that copies record by record.
-fn records(
+/// Both engines, on one memory budget.
+fn data_path(
     config: &Config,
     worker: WorkerId,
     secrets: Arc<dyn SecretSource>,
@@ -365,8 +366,9 @@ fn records(
         ..RecordsConfig::new(worker)
     };
     let memory = Arc::clone(&budget);
+    let records = RecordsEngine::new(settings, secrets, Arc::new(gate), budget, kill.clone());
     DataPath {
-        engine: RecordsEngine::new(settings, secrets, Arc::new(gate), budget, kill.clone()),
+        engine: Arc::new(Engines::new(records, None)),
         memory_used: Arc::new(move || memory.used_bytes()),
         kill,
     }

@@ -2,10 +2,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kreplicator_model::ids::{Offset, UnixMillis};
+use kreplicator_model::{
+    ids::{Offset, UnixMillis},
+    spec,
+};
 
 use super::lane::Numbers;
-use crate::engine::{State, Status};
+use crate::engine::{Delivery, State, Status, Weakness};
 
 /// The words of a status; the numbers are the lane's.
 #[derive(Debug)]
@@ -123,6 +126,9 @@ impl Board {
             bytes_total: numbers.bytes,
             gap_records_total: numbers.gap_records,
             in_flight_records: numbers.in_flight,
+            engine: spec::Engine::Records,
+            delivery: Some(Delivery::AtLeastOnce(Weakness::RecordsEngine)),
+            path: None,
         }
     }
 
