@@ -2,9 +2,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kreplicator_model::ids::{Offset, UnixMillis};
+use kreplicator_model::{
+    ids::{Offset, UnixMillis},
+    spec,
+};
 
-use crate::engine::{State, Status};
+use crate::engine::{Delivery, PathSeen, State, Status};
 
 /// The numbers of a status, all of one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +18,14 @@ pub(crate) struct Numbers {
     pub(crate) records: u64,
     pub(crate) bytes: u64,
     pub(crate) gap_records: u64,
+}
+
+/// What an engine promises and how it keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Promise {
+    pub(crate) engine: spec::Engine,
+    pub(crate) delivery: Option<Delivery>,
+    pub(crate) path: Option<PathSeen>,
 }
 
 /// The words of a status; the numbers are the lane's.
@@ -109,7 +120,7 @@ impl Board {
     }
 
     /// Everything together.
-    pub(crate) fn status(&self, numbers: &Numbers) -> Status {
+    pub(crate) fn status(&self, numbers: &Numbers, promise: Promise) -> Status {
         let words = self.lock().clone();
         let (mut state, mut since, mut cause) = (words.state, words.since, words.cause);
         if let Some(trouble) = words.trouble
@@ -133,6 +144,9 @@ impl Board {
             bytes_total: numbers.bytes,
             gap_records_total: numbers.gap_records,
             in_flight_records: numbers.in_flight,
+            engine: promise.engine,
+            delivery: promise.delivery,
+            path: promise.path,
         }
     }
 
@@ -144,6 +158,12 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PROMISE: Promise = Promise {
+        engine: spec::Engine::Records,
+        delivery: None,
+        path: None,
+    };
 
     fn numbers() -> Numbers {
         Numbers {
@@ -165,14 +185,14 @@ mod tests {
             Some("cluster east cannot be reached: refused"),
             UnixMillis(30),
         );
-        let status = board.status(&numbers());
+        let status = board.status(&numbers(), PROMISE);
         assert_eq!(
             (status.state, status.since),
             (State::Faulted, UnixMillis(20))
         );
         assert!(status.cause.ends_with("refused"), "{}", status.cause);
         board.trouble(None, UnixMillis(40));
-        let status = board.status(&numbers());
+        let status = board.status(&numbers(), PROMISE);
         assert_eq!(
             (status.state, status.since),
             (State::Running, UnixMillis(10))
@@ -185,22 +205,22 @@ mod tests {
         let board = Board::new(UnixMillis(1));
         board.fault("too large", Some(UnixMillis(15)), UnixMillis(10));
         board.fault("too large", Some(UnixMillis(40)), UnixMillis(20));
-        let status = board.status(&numbers());
+        let status = board.status(&numbers(), PROMISE);
         assert_eq!(status.since, UnixMillis(10));
         assert_eq!(status.retry_at, Some(UnixMillis(40)));
         board.enter(State::Running, UnixMillis(50));
-        assert_eq!(board.status(&numbers()).cause, "");
+        assert_eq!(board.status(&numbers(), PROMISE).cause, "");
     }
 
     #[test]
     fn c116_what_cannot_be_measured_is_shown_as_such_and_progress_at_the_end_is_progress() {
         let board = Board::new(UnixMillis(1));
         board.measured(Some((Offset(0), Offset(7))), &numbers(), UnixMillis(90));
-        let status = board.status(&numbers());
+        let status = board.status(&numbers(), PROMISE);
         assert_eq!(status.log_end, Some(Offset(7)));
         assert_eq!(status.progress_at, Some(UnixMillis(90)));
         board.measured(None, &numbers(), UnixMillis(95));
-        let status = board.status(&numbers());
+        let status = board.status(&numbers(), PROMISE);
         assert_eq!((status.log_start, status.log_end), (None, None));
         assert_eq!(status.progress_at, Some(UnixMillis(90)));
     }

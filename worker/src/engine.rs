@@ -2,14 +2,15 @@
 //!
 //! The supervisor starts a task when it is assigned and stops it when it is not; everything between
 //! (opening, faults, retries, checkpoints) is the engine's. One engine serves the tasks of all links
-//! whose `engine` setting names it. Today: `records`; the batch engine will be a second implementation.
+//! whose `engine` setting names it; [`crate::engines`] joins them.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kreplicator_model::{
+    exact,
     ids::{Offset, OwnerEpoch, TaskId, TopicName, UnixMillis},
-    spec::{Cluster, Link, StartPolicy},
+    spec::{self, Cluster, Link, StartPolicy},
 };
 
 pub use kreplicator_model::target_limits::TargetLimits;
@@ -57,6 +58,33 @@ pub enum State {
     Stopped,
 }
 
+/// What a task can promise about repeats. Neither ever loses or reorders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Every record once, whatever second owners do.
+    ExactlyOnce,
+    /// A record may come twice.
+    AtLeastOnce(Weakness),
+}
+
+/// Why no more than at least once can be promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weakness {
+    /// The records engine does not count what it delivers.
+    RecordsEngine,
+    /// Counting does not tell everything.
+    Counting(exact::Reason),
+}
+
+/// Which way the task's last batch went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathSeen {
+    /// Passed on unopened.
+    Passed,
+    /// Opened and encoded anew, by this rule; a stable name such as `compacted_hole`.
+    Rewritten(&'static str),
+}
+
 /// What a task tells of itself; a consistent copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
@@ -84,6 +112,64 @@ pub struct Status {
     pub gap_records_total: u64,
     /// Records handed to the client and not yet acknowledged.
     pub in_flight_records: u64,
+    /// The data path that carries the task.
+    pub engine: spec::Engine,
+    /// What the task promises now; None until it is known.
+    pub delivery: Option<Delivery>,
+    /// Which way its last batch went; None before the first, and where no batch is ever passed on.
+    pub path: Option<PathSeen>,
+}
+
+impl Delivery {
+    /// The stable name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ExactlyOnce => "exactly_once",
+            Self::AtLeastOnce(_) => "at_least_once",
+        }
+    }
+
+    /// The stable name of why it is no more than that; empty for exactly once.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::ExactlyOnce => "",
+            Self::AtLeastOnce(Weakness::RecordsEngine) => "records_engine",
+            Self::AtLeastOnce(Weakness::Counting(reason)) => reason.as_str(),
+        }
+    }
+}
+
+impl From<exact::DeliveryMode> for Delivery {
+    fn from(mode: exact::DeliveryMode) -> Self {
+        match mode {
+            exact::DeliveryMode::ExactlyOnce => Self::ExactlyOnce,
+            exact::DeliveryMode::AtLeastOnce(reason) => {
+                Self::AtLeastOnce(Weakness::Counting(reason))
+            }
+        }
+    }
+}
+
+impl PathSeen {
+    /// The stable name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Rewritten(_) => "rewritten",
+        }
+    }
+
+    /// The stable name of the rule by which batches are encoded anew; empty where they are passed on.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Passed => "",
+            Self::Rewritten(rule) => rule,
+        }
+    }
 }
 
 /// How a task ended.

@@ -13,6 +13,7 @@
 //! - [`supervisor`]: starts and stops tasks until what runs is what shall run.
 //! - [`gate`]: whether tasks may act now.
 //! - [`engine`]: the interface between the supervisor and the data path.
+//! - [`engines`]: each task on the engine that its link names.
 //! - [`tasks`]: what runs now, for whoever wants to look.
 //! - [`report`]: tells the leading controller about it.
 //! - [`http`], [`health`]: metrics and probes.
@@ -29,6 +30,7 @@ pub mod checkpoint;
 pub mod clock;
 pub mod config;
 pub mod engine;
+pub mod engines;
 pub mod fault;
 pub mod fence;
 pub mod flow_metrics;

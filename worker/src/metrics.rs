@@ -41,6 +41,7 @@ pub fn with_buckets(builder: PrometheusBuilder) -> Result<PrometheusBuilder, Bui
 /// Describes every metric of the worker to the recorder.
 pub fn describe() {
     crate::flow_metrics::describe();
+    crate::batches::metrics::describe();
     ::metrics::describe_counter!(REGISTRATIONS, "Times this worker was registered");
     ::metrics::describe_counter!(
         OWNERSHIP_LOST,

@@ -18,13 +18,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
+    batches::{BatchConfig, BatchEngine},
     budget::Budget,
     clock::WallClock,
     config::{Config, Fault},
     engine::Engine,
+    engines::Engines,
+    fence::OwnershipFence,
     gate::Gate,
     health::Health,
     http,
+    lines::StoredLines,
     membership::{Identity, Membership},
     metrics,
     records::{RecordsConfig, RecordsEngine},
@@ -127,8 +131,9 @@ impl Worker {
         let Ok(worker) = WorkerId::new(&config.id) else {
             return Err(Error::Config(config.validate()));
         };
+        let lines = Arc::clone(&store);
         Self::start_with(config, store, prometheus, |config, gate| {
-            records(config, worker, secrets, gate)
+            data_path(config, worker, secrets, gate, lines)
         })
         .await
     }
@@ -347,12 +352,13 @@ pub async fn run(
     run_until(worker, shutdown).await
 }
 
-/// The engine that copies record by record.
-fn records(
+/// Both engines, on one memory budget.
+fn data_path(
     config: &Config,
     worker: WorkerId,
     secrets: Arc<dyn SecretSource>,
     gate: Gate,
+    store: Arc<dyn MetaStore>,
 ) -> DataPath {
     let kill = CancellationToken::new();
     let budget = Budget::new(config.memory_budget_bytes);
@@ -362,11 +368,30 @@ fn records(
         inspection_interval: config.inspection_interval,
         retry_min: config.retry_min,
         retry_max: config.retry_max,
-        ..RecordsConfig::new(worker)
+        ..RecordsConfig::new(worker.clone())
+    };
+    let counting = BatchConfig {
+        checkpoint_interval: config.checkpoint_interval,
+        recommit_interval: config.checkpoint_refresh_interval,
+        inspection_interval: config.inspection_interval,
+        retry_min: config.retry_min,
+        retry_max: config.retry_max,
+        ..BatchConfig::new(worker.clone())
     };
     let memory = Arc::clone(&budget);
+    let fence: Arc<dyn OwnershipFence> = Arc::new(gate);
+    let lines = Arc::new(StoredLines::new(store, worker, WallClock::system()));
+    let batches = BatchEngine::new(
+        counting,
+        Arc::clone(&secrets),
+        Arc::clone(&fence),
+        Arc::clone(&budget),
+        lines,
+        kill.clone(),
+    );
+    let records = RecordsEngine::new(settings, secrets, fence, budget, kill.clone());
     DataPath {
-        engine: RecordsEngine::new(settings, secrets, Arc::new(gate), budget, kill.clone()),
+        engine: Arc::new(Engines::new(records, Some(batches))),
         memory_used: Arc::new(move || memory.used_bytes()),
         kill,
     }

@@ -10,7 +10,7 @@ use super::{
     Listed,
     clusters::some,
     status::{TaskCounts, health},
-    units,
+    units::{self, because},
 };
 
 /// A link as shown.
@@ -34,6 +34,7 @@ pub(crate) struct Link {
     /// None: not known for any task.
     lag_records: Option<i64>,
     delivery: Option<String>,
+    delivery_reason: Option<String>,
 }
 
 impl From<v1::LinkInfo> for Link {
@@ -72,6 +73,7 @@ impl From<v1::LinkInfo> for Link {
             tasks: status.tasks.unwrap_or_default().into(),
             lag_records: status.lag_records,
             delivery: some(status.delivery),
+            delivery_reason: some(status.delivery_reason),
         }
     }
 }
@@ -123,7 +125,7 @@ impl Listed for Link {
             self.checkpoint_on.to_owned(),
             self.on_gap.to_owned(),
             self.engine.to_owned(),
-            self.delivery.clone().unwrap_or_default(),
+            because(self.delivery.as_ref(), self.delivery_reason.as_ref()),
         ]
     }
 }

@@ -1,9 +1,14 @@
 //! Tasks: one topic-partition on one link each.
 
+use kreplicator_model::spec::Engine;
 use kreplicator_proto::v1;
 use serde::Serialize;
 
-use super::{Listed, clusters::some, units};
+use super::{
+    Listed,
+    clusters::some,
+    units::{self, because},
+};
 
 /// A task as shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -27,6 +32,11 @@ pub(crate) struct Task {
     records_total: u64,
     bytes_total: u64,
     gap_records_total: u64,
+    engine: Option<&'static str>,
+    delivery: Option<String>,
+    delivery_reason: Option<String>,
+    path: Option<String>,
+    path_reason: Option<String>,
     reason: Option<String>,
 }
 
@@ -34,6 +44,11 @@ impl From<v1::Task> for Task {
     fn from(task: v1::Task) -> Self {
         let state = state(task.state());
         let report = task.report.unwrap_or_default();
+        let engine = match report.engine() {
+            v1::Engine::Unspecified => None,
+            v1::Engine::Records => Some(Engine::Records.as_str()),
+            v1::Engine::Batches => Some(Engine::Batches.as_str()),
+        };
         Self {
             link: task.link,
             topic: task.topic,
@@ -53,6 +68,11 @@ impl From<v1::Task> for Task {
             records_total: report.records_total,
             bytes_total: report.bytes_total,
             gap_records_total: report.gap_records_total,
+            engine,
+            delivery: some(report.delivery),
+            delivery_reason: some(report.delivery_reason),
+            path: some(report.path),
+            path_reason: some(report.path_reason),
             reason: some(task.reason),
         }
     }
@@ -91,6 +111,9 @@ impl Listed for Task {
         "SINCE",
         "RETRY AT",
         "GAP",
+        "ENGINE",
+        "DELIVERY",
+        "PATH",
         "REASON",
     ];
 
@@ -117,6 +140,9 @@ impl Listed for Task {
             units::time_cell(self.since.as_ref()),
             units::time_cell(self.retry_at.as_ref()),
             units::grouped(self.gap_records_total),
+            self.engine.unwrap_or_default().to_owned(),
+            because(self.delivery.as_ref(), self.delivery_reason.as_ref()),
+            because(self.path.as_ref(), self.path_reason.as_ref()),
             self.reason.clone().unwrap_or_default(),
         ]
     }

@@ -92,6 +92,7 @@ fn links() -> Vec<links::Link> {
             tasks: counts(7, 8),
             lag_records: None,
             delivery: "at_least_once".to_owned(),
+            delivery_reason: "records_engine".to_owned(),
         }),
     };
     vec![info.into()]
@@ -151,6 +152,10 @@ fn tasks() -> Vec<tasks::Task> {
             lag_records: Some(5),
             progress_at_ms: NEW_YEAR,
             records_total: 1_234_567,
+            engine: v1::Engine::Batches.into(),
+            delivery: "exactly_once".to_owned(),
+            path: "rewritten".to_owned(),
+            path_reason: "compacted_hole".to_owned(),
             ..v1::TaskReport::default()
         }),
         reason: "worker lost".to_owned(),

@@ -55,6 +55,15 @@ pub(crate) fn lag(records: Option<i64>) -> String {
     )
 }
 
+/// A word with its reason, as `at_least_once (old_records)`; empty without the word.
+pub(crate) fn because(word: Option<&String>, reason: Option<&String>) -> String {
+    match (word, reason) {
+        (None, _) => String::new(),
+        (Some(word), None) => word.clone(),
+        (Some(word), Some(reason)) => format!("{word} ({reason})"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use kreplicator_model::spec::{
-    CheckpointSide, Cluster, Engine, GapPolicy, Link, SaslMechanism, SecretRef, Selector, StartPolicy,
-    Subscription,
+    CheckpointSide, Cluster, Engine, GapPolicy, Link, SaslMechanism, SecretRef, Selector,
+    StartPolicy, Subscription,
 };
 
 /// Text of each field by its path.

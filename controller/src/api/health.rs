@@ -12,7 +12,10 @@ use kreplicator_model::{
 };
 use kreplicator_proto::v1::{Health, TaskCounts, TaskState};
 
-use super::picture::{Picture, Task};
+use super::{
+    picture::{Picture, Task},
+    promise::{Promise, Promises},
+};
 
 /// How a subscription, a link or everything stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,6 +26,8 @@ pub(crate) struct Condition {
     pub(crate) since_ms: i64,
     pub(crate) tasks: TaskCounts,
     pub(crate) lag_records: Option<i64>,
+    /// What its running tasks promise together.
+    pub(crate) delivery: Promise,
 }
 
 /// Sums over tasks.
@@ -35,6 +40,7 @@ pub(crate) struct Tally {
     /// Of the tasks that wait, the first.
     waiting: Option<Finding>,
     running_since_ms: i64,
+    promises: Promises,
 }
 
 /// Something that keeps records from flowing.
@@ -55,6 +61,7 @@ impl Tally {
             TaskState::Running => {
                 self.counts.running += 1;
                 self.running_since_ms = self.running_since_ms.max(task.since_ms);
+                self.promises.add(task.report);
             }
             TaskState::Faulted => {
                 self.counts.faulted += 1;
@@ -128,6 +135,7 @@ impl Tally {
             since_ms: finding.since_ms,
             tasks: counts,
             lag_records: self.lag_records,
+            delivery: self.promises.together(),
         }
     }
 }

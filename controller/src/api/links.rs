@@ -22,9 +22,6 @@ use super::{
     writer::Edit,
 };
 
-/// What delivery our engine promises.
-const DELIVERY: &str = "at_least_once";
-
 /// The service.
 #[derive(Debug, Clone)]
 pub(crate) struct LinksService(pub(crate) Arc<Core>);
@@ -157,6 +154,7 @@ fn unknown(id: &str) -> Refusal {
 
 fn info<'a>(link: &'a Link, picture: Picture<'a>) -> v1::LinkInfo {
     let condition = picture.link(link);
+    let promise = condition.delivery.or_of(link.engine());
     v1::LinkInfo {
         link: Some(v1::Link::from(link)),
         status: Some(v1::LinkStatus {
@@ -166,7 +164,8 @@ fn info<'a>(link: &'a Link, picture: Picture<'a>) -> v1::LinkInfo {
             topics: count(picture.topics_of_link(&link.id).count()),
             tasks: Some(condition.tasks),
             lag_records: condition.lag_records,
-            delivery: DELIVERY.to_owned(),
+            delivery: promise.delivery().to_owned(),
+            delivery_reason: promise.reason().to_owned(),
         }),
     }
 }

@@ -9,7 +9,8 @@
 //!   `subscription_view`, `subscription_watch`), `workers`, `status`, `apply`, `fleet`. `core` is what they share.
 //! - Writing: `loaded` (what was asked for, as read) → `draft` (a change of it, checked as a whole, in
 //!   steps) → `writer` (one at a time, under the leader's guard) with `repeat` (kept answers).
-//! - Showing: `picture` (the state of every task) → `health` (what it means); `page`, `diff`, `fields`.
+//! - Showing: `picture` (the state of every task) → `health` (what it means; `promise`: about
+//!   repeats); `page`, `diff`, `fields`.
 //! - `leadership`: who leads.
 
 mod apply;
@@ -26,6 +27,7 @@ mod loaded;
 mod page;
 pub(crate) mod picture;
 pub mod ports;
+mod promise;
 mod repeat;
 #[cfg(test)]
 mod samples;

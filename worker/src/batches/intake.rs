@@ -58,19 +58,18 @@ pub enum Path {
     Rewritten(Why),
 }
 
-impl Path {
-    /// Its name in metrics and in the status.
+impl Why {
+    /// The stable name, in metrics and in the status.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
-            Self::Passed => "passed",
-            Self::Rewritten(Why::Resumed) => "rewritten_resumed",
-            Self::Rewritten(Why::Holes) => "rewritten_holes",
-            Self::Rewritten(Why::AppendTime) => "rewritten_append_time",
-            Self::Rewritten(Why::Oversize) => "rewritten_oversize",
-            Self::Rewritten(Why::OldFormat) => "rewritten_old_format",
-            Self::Rewritten(Why::Tiny) => "rewritten_tiny",
-            Self::Rewritten(Why::Isolated) => "rewritten_isolated",
+            Self::Resumed => "resumed",
+            Self::Holes => "holes",
+            Self::AppendTime => "append_time",
+            Self::Oversize => "oversize",
+            Self::OldFormat => "old_format",
+            Self::Tiny => "tiny",
+            Self::Isolated => "isolated",
         }
     }
 }

@@ -22,6 +22,7 @@ use kreplicator_batch::{Producer as WireProducer, patch};
 use kreplicator_model::{
     exact::{self, Answer, BatchId, Checkpoint, DeliveryMode, Now, ReadFrom, Sender, Stop},
     ids::{Offset, UnixMillis},
+    spec,
 };
 use kreplicator_wire::{
     fetch::Fetched,
@@ -36,10 +37,10 @@ use super::{
     outlet::{Item, OutletHandle},
 };
 use crate::{
-    board::{Board, Numbers},
+    board::{Board, Numbers, Promise},
     budget::{Budget, Grant, Share},
     clock::WallClock,
-    engine::{Status, TaskSpec},
+    engine::{Delivery, PathSeen, Status, TaskSpec},
     fault::{Fault, Kind},
     fence::OwnershipFence,
     flow_metrics::LinkMetrics,
@@ -418,7 +419,19 @@ impl Lane {
         let numbers = self.numbers();
         let log = self.log();
         self.board.measured(log, &numbers, self.shared.clock.now());
-        self.board.status(&numbers)
+        let (mode, path) = {
+            let state = self.lock();
+            (state.mode, state.path)
+        };
+        let promise = Promise {
+            engine: spec::Engine::Batches,
+            delivery: mode.map(Delivery::from),
+            path: path.map(|path| match path {
+                Path::Passed => PathSeen::Passed,
+                Path::Rewritten(why) => PathSeen::Rewritten(why.label()),
+            }),
+        };
+        self.board.status(&numbers, promise)
     }
 
     /// The log's range as it was told last.
@@ -532,10 +545,6 @@ impl Lane {
         self.lock().checkpoint
     }
 
-    pub(super) fn mode(&self) -> Option<DeliveryMode> {
-        self.lock().mode
-    }
-
     /// Why records may have come twice since the task started here.
     pub(super) fn broken_promise(&self) -> Option<exact::Reason> {
         self.lock().broken
@@ -544,11 +553,6 @@ impl Lane {
     /// Records may come twice from now on, or have.
     pub(super) fn break_promise(&self, why: exact::Reason) {
         self.lock().broken.get_or_insert(why);
-    }
-
-    /// The way that the last batch took.
-    pub(super) fn path(&self) -> Option<Path> {
-        self.lock().path
     }
 
     /// Whether it is read by a fetcher now.

@@ -43,10 +43,12 @@ const WHYS: [Why; 7] = [
 impl BatchMetrics {
     pub(super) fn new(link: &LinkId) -> Self {
         let link = link.to_string();
-        let of = |path: Path| counter!(BATCHES, "link" => link.clone(), "path" => path.label());
+        let of = |path: &'static str, why: &'static str| {
+            counter!(BATCHES, "link" => link.clone(), "path" => path, "reason" => why)
+        };
         Self {
-            passed: of(Path::Passed),
-            rewritten: WHYS.map(|why| of(Path::Rewritten(why))),
+            passed: of("passed", ""),
+            rewritten: WHYS.map(|why| of("rewritten", why.label())),
             dropped: counter!(DROPPED, "link" => link.clone()),
         }
     }

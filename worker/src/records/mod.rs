@@ -31,7 +31,7 @@ use async_trait::async_trait;
 use kreplicator_kafka::secrets::SecretSource;
 use kreplicator_model::{
     ids::{ClusterId, LinkId},
-    spec::Cluster,
+    spec::{self, Cluster},
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -47,7 +47,10 @@ use self::{
 use crate::{
     budget::Budget,
     clock::WallClock,
-    engine::{Engine, LinkContext, RunningTask, Status, Stopped, TaskSpec},
+    board::Promise,
+    engine::{
+        Delivery, Engine, LinkContext, RunningTask, Status, Stopped, TaskSpec, Weakness,
+    },
     fence::OwnershipFence,
     flow_metrics::{self, LinkMetrics},
     sink::kafka::KafkaSink,
@@ -260,6 +263,13 @@ impl fmt::Debug for RecordsEngine {
     }
 }
 
+/// This engine counts nothing and passes no batch on.
+const PROMISE: Promise = Promise {
+    engine: spec::Engine::Records,
+    delivery: Some(Delivery::AtLeastOnce(Weakness::RecordsEngine)),
+    path: None,
+};
+
 /// A task that was started.
 #[derive(Debug)]
 struct Task {
@@ -276,7 +286,7 @@ impl RunningTask for Task {
     }
 
     fn status(&self) -> Status {
-        self.lane.board.status(&self.lane.numbers().shown())
+        self.lane.board.status(&self.lane.numbers().shown(), PROMISE)
     }
 
     async fn stop(&self, deadline: Duration) -> Stopped {

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use kreplicator_model::{
     ids::{Offset, TaskId, UnixMillis},
     lag::lag,
+    spec,
 };
 use kreplicator_proto::v1;
 use tokio::time::Instant;
 
 use super::Subject;
 use crate::{
-    engine::{self, Status, TaskSpec},
+    engine::{self, Delivery, PathSeen, Status, TaskSpec},
     tasks::Live,
 };
 
@@ -158,6 +159,15 @@ fn task_report(live: &Live) -> v1::TaskReport {
         bytes_total: status.bytes_total,
         gap_records_total: status.gap_records_total,
         cause: status.cause,
+        engine: match status.engine {
+            spec::Engine::Records => v1::Engine::Records,
+            spec::Engine::Batches => v1::Engine::Batches,
+        }
+        .into(),
+        delivery: status.delivery.map_or("", Delivery::as_str).to_owned(),
+        delivery_reason: status.delivery.map_or("", Delivery::reason).to_owned(),
+        path: status.path.map_or("", PathSeen::as_str).to_owned(),
+        path_reason: status.path.map_or("", PathSeen::reason).to_owned(),
     }
 }
 

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use kreplicator_model::ids::{TaskId, UnixMillis};
+use kreplicator_model::{
+    exact::{DeliveryMode, Reason},
+    ids::{TaskId, UnixMillis},
+};
 use kreplicator_store::{Op, Txn};
 use tokio::{
     net::TcpListener,
@@ -63,6 +66,13 @@ async fn the_first_report_is_full_and_the_next_tells_what_changed() {
     let report = &first[0].tasks[0];
     assert_eq!((report.epoch, report.lag_records), (1, Some(60)));
     assert_eq!(report.state(), v1::TaskState::Running);
+    assert_eq!(report.engine(), v1::Engine::Batches);
+    let (delivery, path) = (&report.delivery, &report.path);
+    assert_eq!(
+        (delivery.as_str(), path.as_str()),
+        ("exactly_once", "rewritten")
+    );
+    assert_eq!(report.path_reason, "compacted_hole");
 
     let second = builder.reports(Instant::now());
     assert!(!second[0].full);
@@ -71,12 +81,21 @@ async fn the_first_report_is_full_and_the_next_tells_what_changed() {
     rig.engine.task(&task(1)).say(engine::Status {
         cause: "the target is full".to_owned(),
         log_end: None,
+        delivery: Some(DeliveryMode::AtLeastOnce(Reason::OldRecords).into()),
+        path: None,
         ..status(State::Faulted)
     });
     let third = builder.reports(Instant::now());
     assert_eq!(ids(&third[0]), [1]);
     assert_eq!(third[0].tasks[0].cause, "the target is full");
     assert_eq!(third[0].tasks[0].lag_records, None, "unknown is not zero");
+    let faulted = &third[0].tasks[0];
+    assert_eq!(faulted.delivery, "at_least_once");
+    assert_eq!(faulted.delivery_reason, "old_records");
+    assert_eq!(
+        (faulted.path.as_str(), faulted.path_reason.as_str()),
+        ("", "")
+    );
 
     builder.want_full();
     let asked = builder.reports(Instant::now());

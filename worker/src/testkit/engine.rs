@@ -7,12 +7,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use kreplicator_model::ids::{LinkId, Offset, TaskId, UnixMillis};
+use kreplicator_model::{
+    ids::{LinkId, Offset, TaskId, UnixMillis},
+    spec,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::store::FlakyStore;
 use crate::{
-    engine::{Engine, LinkContext, RunningTask, State, Status, Stopped, TaskSpec},
+    engine::{
+        Delivery, Engine, LinkContext, PathSeen, RunningTask, State, Status, Stopped, TaskSpec,
+    },
     gate::Gate,
 };
 
@@ -188,6 +193,9 @@ pub(crate) fn status(state: State) -> Status {
         bytes_total: 4_000,
         gap_records_total: 0,
         in_flight_records: 7,
+        engine: spec::Engine::Batches,
+        delivery: Some(Delivery::ExactlyOnce),
+        path: Some(PathSeen::Rewritten("compacted_hole")),
     }
 }
 
