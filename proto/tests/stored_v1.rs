@@ -15,8 +15,8 @@ use kreplicator_model::{
     ownership::Owned,
     resolve::TopicRecord,
     spec::{
-        CheckpointSide, Cluster, Engine, GapPolicy, Link, Naming, Pattern, Sasl, SaslMechanism, SecretRef,
-        Security, Selector, StartPolicy, Subscription, TargetTopics, Tls,
+        CheckpointSide, Cluster, Engine, GapPolicy, Link, Naming, Pattern, Sasl, SaslMechanism,
+        SecretRef, Security, Selector, StartPolicy, Subscription, TargetTopics, Tls,
     },
     target_limits::TargetLimits,
 };

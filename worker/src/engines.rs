@@ -93,7 +93,7 @@ mod tests {
     #[derive(Debug)]
     struct Noted {
         name: &'static str,
-        notes: Arc<Mutex<Vec<String>>>,
+        notes: Notes,
     }
 
     impl Noted {
@@ -142,8 +142,10 @@ mod tests {
         notes.lock().expect("no test panics holding it")
     }
 
-    fn rig() -> (Arc<Mutex<Vec<String>>>, Arc<dyn Engine>, Arc<dyn Engine>) {
-        let notes = Arc::default();
+    type Notes = Arc<Mutex<Vec<String>>>;
+
+    fn rig() -> (Notes, Arc<dyn Engine>, Arc<dyn Engine>) {
+        let notes = Notes::default();
         let engine = |name| {
             let notes = Arc::clone(&notes);
             Arc::new(Noted { name, notes })

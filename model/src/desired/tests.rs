@@ -1,7 +1,10 @@
 use super::*;
 use crate::{
     ids::NameError,
-    spec::{ALLOW_AUTO_CREATE, CheckpointSide, Engine, GapPolicy, Naming, Pattern, Security, StartPolicy, TargetTopics},
+    spec::{
+        ALLOW_AUTO_CREATE, CheckpointSide, Engine, GapPolicy, Naming, Pattern, Security,
+        StartPolicy, TargetTopics,
+    },
 };
 
 fn id<T: std::str::FromStr<Err = NameError>>(name: &str) -> T {
