@@ -1,7 +1,9 @@
 //! Loads and comparisons, each a subcommand that prints one JSON line a step.
 //!
 //! - [`plan`]: the planner alone, at the scale that it is made for.
+//! - [`mirror`]: copying between real brokers, beside MirrorMaker 2.
 
+mod mirror;
 mod plan;
 
 use clap::{Parser, Subcommand};
@@ -18,10 +20,16 @@ struct Args {
 enum Bench {
     /// The planner: first plan, planning again, a worker lost, workers joined.
     Plan(plan::Options),
+    /// Copying between two real brokers, beside MirrorMaker 2.
+    Mirror(Box<mirror::Options>),
 }
 
-fn main() {
+fn main() -> anyhow::Result<()> {
     match Args::parse().bench {
-        Bench::Plan(options) => plan::run(&options),
+        Bench::Plan(options) => {
+            plan::run(&options);
+            Ok(())
+        }
+        Bench::Mirror(options) => mirror::run(&options),
     }
 }
