@@ -6,6 +6,8 @@
 mod mirror;
 mod plan;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 /// Measures KReplicator.
@@ -24,12 +26,19 @@ enum Bench {
     Mirror(Box<mirror::Options>),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().bench {
+fn main() -> ExitCode {
+    let done = match Args::parse().bench {
         Bench::Plan(options) => {
             plan::run(&options);
             Ok(())
         }
         Bench::Mirror(options) => mirror::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

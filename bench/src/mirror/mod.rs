@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .enable_all()
         .build()?;
     let done = runtime.block_on(measure(options));
-    // Threads that wait for a broker are not waited for.
+    // Threads that still wait for a broker would be waited for.
     runtime.shutdown_background();
     done
 }

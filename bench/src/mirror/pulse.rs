@@ -99,7 +99,9 @@ impl Pulse {
         let mut config = stage.source.client_config();
         shape.apply(&mut config);
         // A record must not wait at the producer: its time counts from its writing.
-        config.set("linger.ms", "0");
+        config
+            .set("linger.ms", "0")
+            .set("socket.nagle.disable", "true");
         let producer: ThreadedProducer<DefaultProducerContext> = config.create()?;
         let writer = Writer {
             origin,
@@ -286,7 +288,8 @@ fn consumer(mut config: ClientConfig, topic: &str, partitions: i32) -> Result<Ba
         .set("group.id", "kreplicator-bench")
         .set("enable.auto.commit", "false")
         // Partitions in which nothing has come yet must not hold others up.
-        .set("fetch.wait.max.ms", "20");
+        .set("fetch.wait.max.ms", "20")
+        .set("socket.nagle.disable", "true");
     let consumer: BaseConsumer = config.create()?;
     let mut assigned = TopicPartitionList::new();
     for partition in 0..partitions {

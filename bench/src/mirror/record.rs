@@ -36,7 +36,7 @@ pub(crate) fn value(number: u64, text: &mut String) {
         "{{\"event_id\":\"{second:016x}{third:016x}\",\"type\":\"{}\",\"user_id\":\"user-{:06}\",\
          \"session_id\":\"{fourth:016x}\",\"sequence\":{number},\"device\":\"{}\",\"country\":\"{}\",\
          \"page\":\"{}\",\"amount_cents\":{},\"currency\":\"EUR\",\"items\":{},\"duration_ms\":{},\
-         \"experiment\":\"checkout-layout-{}\",\"consent\":true,\"schema_version\":7}}",
+         \"consent\":true,\"schema_version\":7}}",
         pick(&TYPES, second),
         first % USERS,
         pick(&DEVICES, third),
@@ -45,7 +45,6 @@ pub(crate) fn value(number: u64, text: &mut String) {
         third % 100_000,
         fourth % 12,
         (third >> 20) % 30_000,
-        (fourth >> 8) % 16,
     )
     .expect("writing to a string cannot fail");
 }
