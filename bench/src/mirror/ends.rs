@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
+use kreplicator_tests::wait;
 use rdkafka::{
     ClientConfig, Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
@@ -10,6 +11,8 @@ use rdkafka::{
 
 /// Deadline of one question.
 const CALL: Duration = Duration::from_secs(20);
+/// Longest time in which questions fail.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks for the log ends of topics.
 pub(crate) struct Ends {
@@ -32,8 +35,19 @@ impl Ends {
         })
     }
 
-    /// Log end of each partition, in the order of topics and partitions given.
+    /// Log end of each partition, in the order of topics and partitions given. A broker that does not
+    /// tell (it may not lead a topic yet that was made a moment ago) is asked again.
+    ///
+    /// # Errors
+    /// When it has not told within a minute.
     pub(crate) async fn each(&self) -> Result<Vec<i64>> {
+        wait::until("log ends of the target", PATIENCE, async || {
+            self.ask().await.map(Some)
+        })
+        .await
+    }
+
+    async fn ask(&self) -> Result<Vec<i64>> {
         let (consumer, asked) = (Arc::clone(&self.consumer), self.asked.clone());
         tokio::task::spawn_blocking(move || {
             // "End" is what the protocol calls the latest time: -1.
