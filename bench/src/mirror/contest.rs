@@ -97,7 +97,7 @@ async fn one(
         seconds => {
             let time = Duration::from_secs(u64::from(seconds));
             say(&format!("{topic}: latency through {}", peer.name().name()));
-            let pulse = Pulse::start(stage, shape, &pulse_topic, &copy_pulse, PARTITIONS)?;
+            let pulse = Pulse::start(stage, load.codec(), &pulse_topic, &copy_pulse, PARTITIONS)?;
             Some(latency::measure(pulse, &mut running, time).await?)
         }
     };

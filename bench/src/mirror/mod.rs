@@ -94,7 +94,7 @@ async fn measure(options: &Options) -> Result<()> {
         }
     }
     if options.failover {
-        failover::run(&stage, &peers, options).await?;
+        failover::run(&stage, &peers).await?;
     }
     if let Some(partitions) = options.quiet {
         quiet::run(&stage, &peers, options, partitions).await?;

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{fill::Shape, record, stage::Stage};
+use super::{record, stage::Stage};
 
 /// Records a second.
 pub(crate) const RATE: u32 = 1_000;
@@ -81,13 +81,13 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    /// Writes to partitions in turn of a topic that exists on both sides and is empty on the target.
+    /// Writes, compressed by `codec`, to partitions in turn of a topic that exists on both sides and is empty on the target.
     ///
     /// # Errors
     /// When librdkafka refuses its settings.
     pub(crate) fn start(
         stage: &Stage,
-        shape: Shape,
+        codec: &str,
         source_topic: &str,
         target_topic: &str,
         partitions: i32,
@@ -97,9 +97,11 @@ impl Pulse {
         let (stop_writing, stop_reading) = (CancellationToken::new(), CancellationToken::new());
 
         let mut config = stage.source.client_config();
-        shape.apply(&mut config);
-        // A record must not wait at the producer: its time counts from its writing.
+        // A record must not wait at the producer, since its time counts from its writing: no linger, and
+        // no limit of records a batch, which would hold back what comes while requests are under way.
         config
+            .set("enable.idempotence", "true")
+            .set("compression.type", codec)
             .set("linger.ms", "0")
             .set("socket.nagle.disable", "true");
         let producer: ThreadedProducer<DefaultProducerContext> = config.create()?;

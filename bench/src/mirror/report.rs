@@ -28,7 +28,7 @@ pub(crate) fn say(text: &str) {
 /// Prints the raw figures of a load, and each peer compared with ours.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub(crate) fn load(of_load: &[Figures], machine: &Machine) -> Result<()> {
     eprintln!("{}", table(of_load));
     for figures in of_load {
