@@ -25,7 +25,8 @@ const FLOWS: Duration = Duration::from_secs(180);
 const SHARED: Duration = Duration::from_secs(30);
 /// How long workers are looked at to tell which one copies more.
 const LOOK: Duration = Duration::from_secs(15);
-/// Longest wait for the recovery. MirrorMaker 2 needs over five minutes by its defaults.
+/// Longest wait for the recovery. MirrorMaker 2 needs over five minutes by its defaults
+/// (`scheduled.rebalance.max.delay.ms`) unless the killed node led its group.
 const RECOVERY: Duration = Duration::from_secs(15 * 60);
 /// How long records flow after the recovery, for repeats that come late.
 const AFTER: Duration = Duration::from_secs(10);

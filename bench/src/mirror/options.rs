@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// How long latency is measured at 1,000 records/s; 0: not at all.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) latency_seconds: u32,
-    /// Also: kill -9 of one of two workers. MirrorMaker 2 needs minutes to recover.
+    /// Also: kill -9 of one of two workers. MirrorMaker 2 may need minutes to recover.
     #[arg(long)]
     pub(crate) failover: bool,
     /// Also: what one worker costs that watches this many partitions in which nothing happens.
