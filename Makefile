@@ -9,8 +9,9 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PROTOX := $(CURDIR)/target/tools/bin/protox
 export PROTOC ?= $(shell command -v protoc || { [ -x $(PROTOX) ] && echo $(PROTOX); } || echo protoc)
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 
-.PHONY: help demo test built unit store component e2e deploy-check bench-plan lint fmt build setup setup-test soak
+.PHONY: help demo test built unit store component e2e deploy-check bench-plan bench-mirror lint fmt build setup setup-test soak
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +55,9 @@ deploy-check: built ## manifests against Kubernetes' schemas, their settings aga
 
 bench-plan: setup ## the planner alone: 200,000 tasks on 1,000 workers
 	cargo run --release --locked --quiet --package kreplicator-bench -- plan
+
+bench-mirror: setup-test build ## copying beside MirrorMaker 2; BENCH_ARGS='--records 200000 --loads lz4'
+	cargo run --release --locked --quiet --package kreplicator-bench -- mirror $(BENCH_ARGS)
 
 lint: setup ## format, clippy, docs, dependency rules
 	cargo fmt --all --check

@@ -1,8 +1,12 @@
 //! Loads and comparisons, each a subcommand that prints one JSON line a step.
 //!
 //! - [`plan`]: the planner alone, at the scale that it is made for.
+//! - [`mirror`]: copying between real brokers, beside MirrorMaker 2.
 
+mod mirror;
 mod plan;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -18,10 +22,23 @@ struct Args {
 enum Bench {
     /// The planner: first plan, planning again, a worker lost, workers joined.
     Plan(plan::Options),
+    /// Copying between two real brokers, beside MirrorMaker 2.
+    Mirror(Box<mirror::Options>),
 }
 
-fn main() {
-    match Args::parse().bench {
-        Bench::Plan(options) => plan::run(&options),
+fn main() -> ExitCode {
+    let done = match Args::parse().bench {
+        Bench::Plan(options) => {
+            plan::run(&options);
+            Ok(())
+        }
+        Bench::Mirror(options) => mirror::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -13,7 +13,7 @@ mod tools;
 
 pub use self::{
     certificates::Certificates,
-    libs::VERSION,
+    libs::{VERSION, fetch_jars},
     options::{KafkaOptions, TlsMode},
 };
 
@@ -117,6 +117,7 @@ impl KafkaCluster {
                         log: folder.path().join(format!("{name}.log")),
                         libs: libs.to_owned(),
                         heap_mebibytes: options.heap_mebibytes,
+                        optimised: options.optimised,
                         name,
                     },
                     &properties,

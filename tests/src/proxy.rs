@@ -29,8 +29,9 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::ports;
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// Chunks under way in one direction of one connection.
-const CHUNKS_MAX: usize = 64;
+/// Chunks under way in one direction of one connection: enough that a delay of 100 ms leaves room for
+/// 100 MB/s even of half-filled chunks.
+const CHUNKS_MAX: usize = 512;
 const BIND_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Which way bytes go.

@@ -36,6 +36,7 @@ pub(super) struct BrokerSpec {
     pub(super) log: PathBuf,
     pub(super) libs: PathBuf,
     pub(super) heap_mebibytes: u32,
+    pub(super) optimised: bool,
 }
 
 /// A broker, running or not.
@@ -95,6 +96,9 @@ impl Broker {
             bail!("{} runs already", self.spec.name);
         }
         let mut args = jvm(self.spec.heap_mebibytes);
+        if self.spec.optimised {
+            args.retain(|flag| flag != QUICK_START);
+        }
         args.extend([
             "-Dorg.slf4j.simpleLogger.showDateTime=true".to_owned(),
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSXXX".to_owned(),
@@ -170,12 +174,15 @@ impl Broker {
     }
 }
 
+/// Compiles once, quickly and not very well.
+const QUICK_START: &str = "-XX:TieredStopAtLevel=1";
+
 /// Flags of a small, quickly started Java process.
 pub(super) fn jvm(heap_mebibytes: u32) -> Vec<String> {
     vec![
         format!("-Xmx{heap_mebibytes}m"),
         "-XX:+UseSerialGC".to_owned(),
-        "-XX:TieredStopAtLevel=1".to_owned(),
+        QUICK_START.to_owned(),
         "-Xshare:auto".to_owned(),
         "-Djava.awt.headless=true".to_owned(),
     ]

@@ -1,4 +1,5 @@
-//! The jars of Apache Kafka, copied once from the Maven registry into `target/test-deps`.
+//! Jars, copied once from the Maven registry into `target/test-deps`: those of Apache Kafka, and
+//! those of other programs that benchmarks start.
 
 use std::{
     fs::{self, File},
@@ -13,17 +14,28 @@ use crate::settings;
 /// The Kafka that tests run against; the same as in `pom.xml`.
 pub const VERSION: &str = "4.3.1";
 
-/// The folder of jars; fetches them when they are not there yet. Safe to call from many test
-/// processes at once: one fetches, the others wait for it.
+/// The folder of Kafka's jars; fetches them when they are not there yet.
+///
+/// # Errors
+/// As [`fetch_jars`].
+pub(super) fn fetch() -> Result<PathBuf> {
+    let pom = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/pom.xml"));
+    let jar = format!("kafka_2.13-{VERSION}.jar");
+    fetch_jars(&format!("kafka-{VERSION}"), pom, &jar)
+}
+
+/// The folder `target/test-deps/<name>` with the jars that `pom` names; fetches them when they are
+/// not there yet. Safe to call from many processes at once: one fetches, the others wait for it.
+/// `jar` is one of them, by which a wrong version in `pom` is noticed.
 ///
 /// # Errors
 /// When Maven fails; shows what it said.
-pub(super) fn fetch() -> Result<PathBuf> {
-    fetch_into(&settings::deps_dir())
+pub fn fetch_jars(name: &str, pom: &Path, jar: &str) -> Result<PathBuf> {
+    fetch_into(&settings::deps_dir(), name, pom, jar)
 }
 
-fn fetch_into(deps: &Path) -> Result<PathBuf> {
-    let libs = deps.join(format!("kafka-{VERSION}"));
+fn fetch_into(deps: &Path, name: &str, pom: &Path, jar: &str) -> Result<PathBuf> {
+    let libs = deps.join(name);
     if libs.is_dir() {
         return Ok(libs);
     }
@@ -33,33 +45,33 @@ fn fetch_into(deps: &Path) -> Result<PathBuf> {
     if libs.is_dir() {
         return Ok(libs);
     }
-    let partial = deps.join(format!("kafka-{VERSION}.partial"));
+    let partial = deps.join(format!("{name}.partial"));
     if partial.exists() {
         fs::remove_dir_all(&partial)?;
     }
     let output = Command::new("mvn")
-        .args(["-q", "-B", "-f", pom(), "dependency:copy-dependencies"])
+        .args(["-q", "-B", "-f"])
+        .arg(pom)
+        .arg("dependency:copy-dependencies")
         .arg(format!("-DoutputDirectory={}", partial.display()))
         .stdin(Stdio::null())
         .output()
-        .context("cannot run mvn")?;
+        .context("cannot run mvn; install maven")?;
     ensure!(
         output.status.success(),
-        "mvn cannot copy the jars of pom.xml:\n{}",
+        "mvn cannot copy the jars of {}:\n{}",
+        pom.display(),
         String::from_utf8_lossy(&output.stdout)
     );
-    let broker = partial.join(format!("kafka_2.13-{VERSION}.jar"));
+    let expected = partial.join(jar);
     ensure!(
-        broker.is_file(),
-        "pom.xml and the harness name different versions: no {}",
-        broker.display()
+        expected.is_file(),
+        "{} and the code name different versions: no {}",
+        pom.display(),
+        expected.display()
     );
     fs::rename(&partial, &libs)?;
     Ok(libs)
-}
-
-fn pom() -> &'static str {
-    concat!(env!("CARGO_MANIFEST_DIR"), "/pom.xml")
 }
 
 /// The class path of all jars.

@@ -23,6 +23,8 @@ pub struct KafkaOptions {
     pub advertised_ports: Vec<u16>,
     /// Java heap of a broker.
     pub heap_mebibytes: u32,
+    /// Brokers that run as fast as in production and take longer to start: for benchmarks.
+    pub optimised: bool,
 }
 
 /// TLS of the client listener.
@@ -49,6 +51,7 @@ impl KafkaOptions {
             tls: TlsMode::Off,
             advertised_ports: Vec::new(),
             heap_mebibytes: 256,
+            optimised: false,
         }
     }
 
