@@ -1,8 +1,9 @@
 //! Saves the checkpoints of a link: all tasks together, what moved, and everything now and then, since
 //! brokers forget old commits (C007).
 //!
-//! What is saved is true whoever saves it and however late: it says how far *this* line was delivered.
-//! So a save needs no fence; a stale one costs some reading.
+//! What is saved is true whoever saves it and however late: it says how far *this* line was delivered, and
+//! a stale save costs some reading. Still nothing is saved once the worker's lease may be over, so that
+//! the lag that tools show does not go back.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,6 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use super::{BatchConfig, ends::Group, lane::Lane, start};
+use crate::fence::OwnershipFence;
 
 /// Failures in a row before it is called trouble.
 const FAILURES_TO_TELL: u32 = 2;
@@ -30,6 +32,7 @@ pub(super) struct Commits(Arc<Inner>);
 struct Inner {
     config: BatchConfig,
     group: Group,
+    fence: Arc<dyn OwnershipFence>,
     /// By the lane's number.
     watched: Mutex<BTreeMap<u64, Watched>>,
     /// Held while a commit is under way: an older one never overtakes a newer one of this worker
@@ -48,12 +51,14 @@ impl Commits {
     pub(super) fn new(
         config: BatchConfig,
         group: Group,
+        fence: Arc<dyn OwnershipFence>,
         end: CancellationToken,
         tracker: &TaskTracker,
     ) -> Self {
         let commits = Self(Arc::new(Inner {
             config,
             group,
+            fence,
             watched: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
         }));
@@ -84,6 +89,9 @@ impl Commits {
         if saved == Some(checkpoint) {
             return true;
         }
+        if !self.0.fence.is_open() {
+            return false;
+        }
         let _turn = self.0.turn.lock().await;
         let commits = BTreeMap::from([(lane.source.clone(), self.commit(lane, checkpoint))]);
         self.save(&commits).await.is_empty()
@@ -103,7 +111,7 @@ impl Commits {
             }
             let _turn = self.0.turn.lock().await;
             let due = self.due(all);
-            if due.is_empty() {
+            if due.is_empty() || !self.0.fence.is_open() {
                 continue;
             }
             let mut lost = Vec::new();

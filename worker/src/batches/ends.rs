@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::gather::Gather;
+use crate::fault::{Fault, Kind};
 
 /// Secrets of this process as the client wants them.
 #[derive(Debug)]
@@ -51,6 +52,24 @@ pub(super) fn client(
         Arc::new(Adapter(Arc::clone(secrets))),
         tracker.clone(),
     )
+}
+
+/// What a cluster's error means to a task, with the name of the cluster and the setting to look at.
+pub(super) fn fault(kind: Kind, client: &ClusterClient, error: &Error) -> Fault {
+    let cluster = &client.settings().cluster;
+    match error {
+        Error::Authentication { cause, .. } => Fault::new(
+            kind,
+            format!(
+                "authentication refused by cluster {cluster}: check sasl.username and its password \
+                 ({cause})"
+            ),
+        ),
+        Error::TlsFile { .. } | Error::Secret { .. } => {
+            Fault::new(Kind::Settings, format!("cluster {cluster}: {error}"))
+        }
+        other => Fault::new(kind, format!("cluster {cluster}: {other}")),
+    }
 }
 
 /// First offset and end of a log.

@@ -28,7 +28,10 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::lane::{Lane, Next, Side};
+use super::{
+    ends,
+    lane::{Lane, Next, Side},
+};
 use crate::{
     budget::Reservation,
     fault::{Fault, Kind},
@@ -401,7 +404,7 @@ impl Fetcher {
         for lane in lanes {
             self.client.mark_stale(&lane.source.topic);
             if fault.class() == Class::Terminal {
-                lane.fail(Fault::new(Kind::Source, fault.to_string()));
+                lane.fail(ends::fault(Kind::Source, &self.client, fault));
             }
             if is_long || fault.class() == Class::Terminal {
                 lane.trouble(Side::Source, Some(&fault.to_string()));

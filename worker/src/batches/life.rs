@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 
 use super::{
     commits::Commits,
+    ends,
     lane::{Event, Lane, Side},
     source::Source,
     start::Starter,
@@ -344,7 +345,7 @@ async fn find_target(lane: &Arc<Lane>, starter: &Starter) -> Result<Leader, Faul
                 lane.trouble(Side::Target, Some(&fault.to_string()));
                 sleep(AGAIN_AFTER).await;
             }
-            Err(fault) => return Err(Fault::new(Kind::Target, fault.to_string())),
+            Err(fault) => return Err(ends::fault(Kind::Target, client, &fault)),
         }
     }
 }
@@ -369,6 +370,6 @@ async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> End {
             }
             End::Again
         }
-        Err(fault) => End::Fault(Fault::new(Kind::Source, fault.to_string())),
+        Err(fault) => End::Fault(ends::fault(Kind::Source, &starter.source.client, &fault)),
     }
 }

@@ -94,7 +94,13 @@ impl Running {
         let group = Group::new(keeper, group_of(link), config.call_timeout, &tracker);
         let source = Questions::new(ends.source.clone(), config.call_timeout, &tracker);
         let target = Questions::new(ends.target.clone(), config.call_timeout, &tracker);
-        let commits = Commits::new(config.clone(), group.clone(), cancel.clone(), &tracker);
+        let commits = Commits::new(
+            config.clone(),
+            group.clone(),
+            Arc::clone(&shared.fence),
+            cancel.clone(),
+            &tracker,
+        );
         let lanes = Lanes::default();
         let rack = context.source.client_options.get("client.rack").cloned();
         let reader = Source::new(

@@ -15,12 +15,13 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use super::{
+    ends,
     fetcher::{Fetcher, FetcherHandle},
     lane::{Lane, Side},
 };
 use crate::{
     budget::Budget,
-    fault::{Fault, Kind},
+    fault::Kind,
 };
 
 /// Longest question for a leader.
@@ -139,7 +140,7 @@ async fn find(
                 sleep(AGAIN_AFTER).await;
             }
             Err(fault) => {
-                lane.fail(Fault::new(Kind::Source, fault.to_string()));
+                lane.fail(ends::fault(Kind::Source, &client, &fault));
                 return None;
             }
         }

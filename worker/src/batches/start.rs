@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use super::{
     BatchConfig,
-    ends::{Group, Questions},
+    ends::{self, Group, Questions},
     lane::{Lane, Opening, Shared},
     scan::{self, Stretch},
 };
@@ -147,8 +147,8 @@ impl Starter {
 
     async fn facts(&self, lane: &Lane) -> Result<Facts, Fault> {
         let deadline = Instant::now() + self.config.call_timeout;
-        let source = |error: Error| Fault::new(Kind::Source, error.to_string());
-        let target = |error: Error| Fault::new(Kind::Target, error.to_string());
+        let source = |error: Error| ends::fault(Kind::Source, &self.source.client, &error);
+        let target = |error: Error| ends::fault(Kind::Target, &self.target.client, &error);
         let stored = |error: lines::Error| stored_fault(&error);
         let topic = self
             .target
@@ -241,7 +241,7 @@ impl Starter {
         let given = self.target.client.init_producer_id(deadline).await;
         given
             .map(|given| ProducerId(given.id))
-            .map_err(|error| Fault::new(Kind::Target, error.to_string()))
+            .map_err(|error| ends::fault(Kind::Target, &self.target.client, &error))
     }
 
     async fn checkpoint(&self, lane: &Lane) -> Result<Option<CheckpointPlace>, Fault> {
@@ -357,7 +357,7 @@ impl Starter {
         }
     }
 
-    /// Writes a line and its first checkpoint.
+    /// Writes a line.
     async fn write_line(&self, lane: &Lane, facts: &Facts, new: NewLine) -> Result<(), Fault> {
         let stored = |error: lines::Error| stored_fault(&error);
         let producer = match new.producer {
@@ -397,31 +397,8 @@ impl Starter {
         if let Written::Conflict(_) = written.map_err(stored)? {
             return Ok(());
         }
-        let place = Place {
-            offset: base,
-            count: Count(0),
-            target_end: facts.view.end,
-        };
-        self.save(lane, producer, place).await
-    }
-
-    /// Commits the first checkpoint of a line, so that the link's lag shows before anything moves.
-    async fn save(&self, lane: &Lane, producer: Producer, place: Place) -> Result<(), Fault> {
-        let commit = commit(&lane.spec, &self.config.worker, producer, place);
-        let deadline = Instant::now() + self.config.call_timeout;
-        let commits = [(lane.source.clone(), commit)].into();
-        let group = &self.group.name;
-        let fault = |error: Error| {
-            let text = format!("checkpoint in group {group} cannot be saved: {error}");
-            Fault::new(Kind::Checkpoint, text)
-        };
-        let outcome = self
-            .group
-            .client
-            .commit_offsets(group, &commits, deadline)
-            .await;
-        let mut outcome = outcome.map_err(fault)?;
-        outcome.remove(&lane.source).unwrap_or(Ok(())).map_err(fault)
+        // Its first checkpoint comes with the next save of the link: until then the line itself says it.
+        Ok(())
     }
 
     /// The offset after the records that a new line passes over.
@@ -500,7 +477,7 @@ impl Starter {
     /// # Errors
     /// When it does not answer.
     pub(super) async fn view(&self, lane: &Lane, producer: Producer) -> Result<TargetView, Fault> {
-        let target = |error: Error| Fault::new(Kind::Target, error.to_string());
+        let target = |error: Error| ends::fault(Kind::Target, &self.target.client, &error);
         let state = self
             .target
             .producer_state(&lane.target, producer.id.0)
