@@ -475,48 +475,38 @@ fn options() -> Options {
 }
 
 /// Joins the tiny batches at the front of a line into one, when at least two wait there; how many of
-/// them it stands for.
-///
-/// # Errors
-/// A batch that cannot be opened.
+/// them it stands for. A damaged one ends the joining: it goes by itself and is refused by the target, once
+/// everything before it is delivered (C024).
 pub(super) fn join_tiny<'a>(
     waiting: impl Iterator<Item = &'a Ready>,
     limits: &TargetLimits,
-) -> Result<Option<(Ready, usize)>, Fault> {
+) -> Option<(Ready, usize)> {
     let mut bytes = 0;
     let mut tiny: Vec<&Ready> = Vec::new();
     let limit = limits.max_message_bytes.unwrap_or(u64::MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(JOINED_BYTES_MAX);
     for ready in waiting {
         let size = ready.batch.size_bytes();
-        // What unfolds much larger is no longer tiny.
-        if size > TINY_BYTES || bytes + size > limit {
+        if size > TINY_BYTES || bytes + size > limit || ready.batch.verify().is_err() {
             break;
         }
         bytes += size;
         tiny.push(ready);
     }
     if tiny.len() < 2 {
-        return Ok(None);
+        return None;
     }
     let batches: Vec<Batch> = tiny.iter().map(|ready| ready.batch.clone()).collect();
-    let damaged = |text: String| Fault::new(Kind::Source, text);
-    for batch in &batches {
-        batch.verify().map_err(|error| damaged(error.to_string()))?;
-    }
-    let joined = rewrite::coalesce(&batches, limit, &options())
-        .map_err(|error| damaged(error.to_string()))?;
-    let (Some(batch), Some(last)) = (joined.batch, tiny.get(joined.taken.saturating_sub(1))) else {
-        return Ok(None);
-    };
+    // One that cannot be opened is for the target to refuse as well.
+    let joined = rewrite::coalesce(&batches, limit, &options()).ok()?;
+    let (batch, last) = (joined.batch?, tiny.get(joined.taken.checked_sub(1)?)?);
     if batch.size_bytes() > limit || joined.taken < 2 {
-        return Ok(None);
+        return None;
     }
-    let first = tiny.first().map_or(last.to, |first| first.first);
+    let first = tiny.first()?.first;
     let joined_ready = ready(batch, Path::Rewritten(Why::Tiny), first, last.to);
-    Ok(Some((joined_ready, joined.taken)))
+    Some((joined_ready, joined.taken))
 }
-
 
 #[cfg(test)]
 #[path = "intake_tests.rs"]
