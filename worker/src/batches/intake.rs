@@ -110,14 +110,19 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
-    /// Where batches are cut.
-    fn cuts(self) -> [i64; 2] {
-        match self.refused {
-            Some(refused) => [refused.0, refused.0 + 1],
-            None => {
-                let middle = self.from.0 + (self.to.0 - self.from.0) / 2;
-                [middle, middle]
-            }
+    /// Where a batch with records at these source offsets is cut. Of the records in doubt the middle one
+    /// counts, since offsets without records may make up most of the range.
+    fn cuts(self, offsets: &[i64]) -> [i64; 2] {
+        if let Some(refused) = self.refused {
+            return [refused.0, refused.0.saturating_add(1)];
+        }
+        let begin = offsets.partition_point(|offset| *offset < self.from.0);
+        let end = offsets.partition_point(|offset| *offset < self.to.0);
+        let inside = offsets.get(begin..end).unwrap_or_default();
+        match inside {
+            [] => [self.to.0; 2],
+            [alone] => [*alone, alone.saturating_add(1)],
+            _ => [inside[inside.len() / 2]; 2],
         }
     }
 }
@@ -401,7 +406,7 @@ impl Intake {
         offsets: &[i64],
         doubt: Doubt,
     ) -> Result<Vec<(Batch, Path)>, Fault> {
-        let [low, high] = doubt.cuts();
+        let [low, high] = doubt.cuts(offsets);
         let ranges = [i64::MIN..low, low..high, high..i64::MAX];
         let mut parts = Vec::new();
         for range in ranges {

@@ -415,6 +415,20 @@ fn c012_bisecting_ends_at_the_record_alone() {
 }
 
 #[test]
+fn c012_bisecting_ends_where_offsets_without_records_follow() {
+    let batches = [
+        Made::with_holes(0, &[1, 2, 700], 999).batch(),
+        Made::dense(1_000, 2).batch(),
+        Made::with_holes(1_002, &[], 5_000).batch(),
+    ];
+    for bad in [1, 2, 700, 1_000, 1_001] {
+        let all = [1, 2, 700, 1_000, 1_001];
+        let before: Vec<i64> = all.into_iter().filter(|offset| *offset < bad).collect();
+        assert_eq!(bisect(&batches, &[bad]), (before, Some(bad)));
+    }
+}
+
+#[test]
 fn c024_a_damaged_batch_is_named_and_what_came_before_it_counts() {
     let good = Made::dense(0, 2).batch();
     let holes = Made::with_holes(2, &[1], 3).batch();
