@@ -110,14 +110,19 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
-    /// Where batches are cut.
-    fn cuts(self) -> [i64; 2] {
-        match self.refused {
-            Some(refused) => [refused.0, refused.0 + 1],
-            None => {
-                let middle = self.from.0 + (self.to.0 - self.from.0) / 2;
-                [middle, middle]
-            }
+    /// Where a batch with records at these source offsets is cut. Of the records in doubt the middle one
+    /// counts, since offsets without records may make up most of the range.
+    fn cuts(self, offsets: &[i64]) -> [i64; 2] {
+        if let Some(refused) = self.refused {
+            return [refused.0, refused.0.saturating_add(1)];
+        }
+        let begin = offsets.partition_point(|offset| *offset < self.from.0);
+        let end = offsets.partition_point(|offset| *offset < self.to.0);
+        let inside = offsets.get(begin..end).unwrap_or_default();
+        match inside {
+            [] => [self.to.0; 2],
+            [alone] => [*alone, alone.saturating_add(1)],
+            _ => [inside[inside.len() / 2]; 2],
         }
     }
 }
@@ -401,7 +406,7 @@ impl Intake {
         offsets: &[i64],
         doubt: Doubt,
     ) -> Result<Vec<(Batch, Path)>, Fault> {
-        let [low, high] = doubt.cuts();
+        let [low, high] = doubt.cuts(offsets);
         let ranges = [i64::MIN..low, low..high, high..i64::MAX];
         let mut parts = Vec::new();
         for range in ranges {
@@ -475,48 +480,38 @@ fn options() -> Options {
 }
 
 /// Joins the tiny batches at the front of a line into one, when at least two wait there; how many of
-/// them it stands for.
-///
-/// # Errors
-/// A batch that cannot be opened.
+/// them it stands for. A damaged one ends the joining: it goes by itself and is refused by the target, once
+/// everything before it is delivered (C024).
 pub(super) fn join_tiny<'a>(
     waiting: impl Iterator<Item = &'a Ready>,
     limits: &TargetLimits,
-) -> Result<Option<(Ready, usize)>, Fault> {
+) -> Option<(Ready, usize)> {
     let mut bytes = 0;
     let mut tiny: Vec<&Ready> = Vec::new();
     let limit = limits.max_message_bytes.unwrap_or(u64::MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(JOINED_BYTES_MAX);
     for ready in waiting {
         let size = ready.batch.size_bytes();
-        // What unfolds much larger is no longer tiny.
-        if size > TINY_BYTES || bytes + size > limit {
+        if size > TINY_BYTES || bytes + size > limit || ready.batch.verify().is_err() {
             break;
         }
         bytes += size;
         tiny.push(ready);
     }
     if tiny.len() < 2 {
-        return Ok(None);
+        return None;
     }
     let batches: Vec<Batch> = tiny.iter().map(|ready| ready.batch.clone()).collect();
-    let damaged = |text: String| Fault::new(Kind::Source, text);
-    for batch in &batches {
-        batch.verify().map_err(|error| damaged(error.to_string()))?;
-    }
-    let joined = rewrite::coalesce(&batches, limit, &options())
-        .map_err(|error| damaged(error.to_string()))?;
-    let (Some(batch), Some(last)) = (joined.batch, tiny.get(joined.taken.saturating_sub(1))) else {
-        return Ok(None);
-    };
+    // One that cannot be opened is for the target to refuse as well.
+    let joined = rewrite::coalesce(&batches, limit, &options()).ok()?;
+    let (batch, last) = (joined.batch?, tiny.get(joined.taken.checked_sub(1)?)?);
     if batch.size_bytes() > limit || joined.taken < 2 {
-        return Ok(None);
+        return None;
     }
-    let first = tiny.first().map_or(last.to, |first| first.first);
+    let first = tiny.first()?.first;
     let joined_ready = ready(batch, Path::Rewritten(Why::Tiny), first, last.to);
-    Ok(Some((joined_ready, joined.taken)))
+    Some((joined_ready, joined.taken))
 }
-
 
 #[cfg(test)]
 #[path = "intake_tests.rs"]

@@ -864,7 +864,7 @@ impl Flow {
     fn push_ready(&mut self, spec: &TaskSpec, now: Now) -> Result<(), Fault> {
         while self.sender.has_room() && !self.line.is_empty() {
             if self.line.len() >= JOIN_FROM {
-                self.join_tiny(spec)?;
+                self.join_tiny(spec);
             }
             let Some((ready, bytes)) = self.line.pop_front() else {
                 return Ok(());
@@ -905,14 +905,13 @@ impl Flow {
         Ok(())
     }
 
-    fn join_tiny(&mut self, spec: &TaskSpec) -> Result<(), Fault> {
+    fn join_tiny(&mut self, spec: &TaskSpec) {
         let waiting = self.line.iter().map(|(ready, _)| ready);
-        let Some((joined, count)) = intake::join_tiny(waiting, &spec.limits)? else {
-            return Ok(());
+        let Some((joined, count)) = intake::join_tiny(waiting, &spec.limits) else {
+            return;
         };
         let bytes = self.line.drain(..count).map(|(_, bytes)| bytes).sum();
         self.line.push_front((joined, bytes));
-        Ok(())
     }
 
     fn clear_line(&mut self) {

@@ -27,6 +27,8 @@ mod scan;
 mod source;
 mod start;
 mod target;
+#[cfg(test)]
+mod testkit;
 
 use std::{
     collections::BTreeMap,
