@@ -40,7 +40,7 @@ use crate::{
 /// How long the broker may wait for news while every lane reads.
 const WAIT_QUIET: Duration = Duration::from_millis(500);
 /// The same while some lane may want to be called back any moment.
-const WAIT_BUSY: Duration = Duration::from_millis(20);
+const WAIT_BUSY: Duration = Duration::from_millis(50);
 /// The same shortly after a partition was added, since more may follow.
 const WAIT_GROWING: Duration = Duration::from_millis(100);
 /// How long a partition counts as new.
@@ -96,6 +96,12 @@ impl FetcherHandle {
         drop(self.orders.send(Order::Stop(partition.clone())));
     }
 
+    /// Whether answers that nobody can take yet may still wait in memory: they may use half of it.
+    pub(super) fn has_room(&self) -> bool {
+        let whole = usize::try_from(self.room.reservation.bytes()).unwrap_or(usize::MAX);
+        self.room.left() > whole / 2
+    }
+
     /// Whether it runs.
     pub(super) fn is_alive(&self) -> bool {
         !self.orders.is_closed()
@@ -137,6 +143,8 @@ pub(super) struct Fetcher {
     paused: usize,
     grown_at: Instant,
     failures: u32,
+    /// Trouble of lanes is over with the next answer, which says nothing of those without news.
+    clears_trouble: bool,
 }
 
 struct Reading {
@@ -187,6 +195,7 @@ impl Fetcher {
             paused: 0,
             grown_at: Instant::now(),
             failures: 0,
+            clears_trouble: false,
         };
         (fetcher, handle)
     }
@@ -217,6 +226,11 @@ impl Fetcher {
                 Ok(answer) => {
                     self.failures = 0;
                     self.note_heard();
+                    if std::mem::take(&mut self.clears_trouble) {
+                        for reading in self.lanes.values() {
+                            reading.lane.trouble(Side::Source, None);
+                        }
+                    }
                     self.hand_out(answer);
                 }
                 Err(fault) => self.trouble(&fault).await,
@@ -229,6 +243,7 @@ impl Fetcher {
             Order::Read(lane, topic_id, leader_epoch) => {
                 let at = lane.source.clone();
                 self.grown_at = Instant::now();
+                self.clears_trouble = true;
                 self.forget(&at);
                 let reading = Reading {
                     lane,
@@ -412,6 +427,7 @@ impl Fetcher {
                 self.send_away(lane);
             }
         }
+        self.clears_trouble = true;
         let wait = BACKOFF.delay(self.failures, rand::random());
         self.failures += 1;
         sleep(wait.saturating_sub(now.elapsed())).await;

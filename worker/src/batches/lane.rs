@@ -158,6 +158,8 @@ struct Flow {
     held: VecDeque<Held>,
     /// An answer that there was no room for; its memory belongs to the fetcher.
     backlog: Option<Fetched>,
+    /// Bytes of an answer that there was no room for anywhere: it is fetched again once there is.
+    starved: Option<u64>,
     share: Share,
     fetcher: Option<FetcherHandle>,
     outlet: Option<OutletHandle>,
@@ -271,6 +273,7 @@ impl Lane {
             line: VecDeque::new(),
             held: VecDeque::new(),
             backlog: None,
+            starved: None,
             share: self.shared.budget.share(),
             fetcher: None,
             outlet: None,
@@ -338,6 +341,10 @@ impl Lane {
             flow.way += 1;
             while let Some((id, attempt)) = flow.unsent.pop_front() {
                 self.send(run, flow, id, attempt);
+            }
+            if flow.sender.oldest().is_none() {
+                // No answer will come that would end it.
+                self.trouble_locked(&mut state, Side::Target, None);
             }
         }
         self.pump(&mut state);
@@ -596,7 +603,13 @@ impl Lane {
         match flow.share.take(bytes) {
             Grant::Granted => {}
             Grant::NotNow => {
-                flow.backlog = Some(fetched);
+                // Those that wait long must not use up what others read with (C036).
+                let may_wait = flow.fetcher.as_ref().is_none_or(FetcherHandle::has_room);
+                if may_wait {
+                    flow.backlog = Some(fetched);
+                } else {
+                    flow.starved = Some(bytes);
+                }
                 return;
             }
             Grant::Never => {
@@ -750,6 +763,15 @@ impl Lane {
             }
             return;
         }
+        if let Some(bytes) = flow.starved
+            && flow.share.take(bytes) == Grant::Granted
+        {
+            flow.share.give(bytes);
+            flow.starved = None;
+            if let Some(fetcher) = &flow.fetcher {
+                fetcher.resume(self, 0);
+            }
+        }
         if flow.backlog.is_some() {
             let held = flow.backlog_bytes();
             self.take_backlog(state);
@@ -799,7 +821,8 @@ impl Lane {
 
 impl Flow {
     fn wants_more(&self) -> bool {
-        !self.draining && !self.failed && self.backlog.is_none() && self.fault_ahead.is_none()
+        let is_stopped = self.draining || self.failed || self.fault_ahead.is_some();
+        !is_stopped && self.backlog.is_none() && self.starved.is_none()
     }
 
     fn next(&self) -> Next {
@@ -923,6 +946,7 @@ impl Flow {
     fn reread(&mut self, from: ReadFrom, spec: &TaskSpec, doubt: Option<Doubt>) {
         self.clear_line();
         self.backlog = None;
+        self.starved = None;
         self.fault_ahead = None;
         while self.held.back().is_some_and(|held| held.from >= from.offset)
             && let Some(held) = self.held.pop_back()
