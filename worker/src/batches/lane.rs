@@ -29,6 +29,7 @@ use kreplicator_wire::{
     topic::{TopicId, TopicPartition},
 };
 use tokio::{sync::mpsc, time::Instant};
+use tracing::warn;
 
 use super::{
     fetcher::FetcherHandle,
@@ -144,6 +145,7 @@ struct State {
     records: u64,
     bytes: u64,
     gap_records: u64,
+    gap_counted_to: Option<Offset>,
 }
 
 /// What exists between a start and a stop or fault.
@@ -253,6 +255,7 @@ impl Lane {
                 records: 0,
                 bytes: 0,
                 gap_records: 0,
+                gap_counted_to: None,
             }),
             spec,
             shared,
@@ -401,10 +404,20 @@ impl Lane {
         self.tell(Event::OutOfRange);
     }
 
-    /// Source offsets from the position to `to` are gone and will never be copied.
-    pub(super) fn count_gap(&self, records: u64) {
-        self.lock().gap_records += records;
-        self.shared.metrics.gap_records.increment(records);
+    /// Source offsets `[from, to)` are gone and will never be copied. What was counted before is not
+    /// counted again.
+    pub(super) fn count_gap(&self, from: Offset, to: Offset) {
+        let mut state = self.lock();
+        let from = from.max(state.gap_counted_to.unwrap_or(from));
+        if from >= to {
+            return;
+        }
+        let gap_records = to.0.abs_diff(from.0);
+        state.gap_counted_to = Some(to);
+        state.gap_records += gap_records;
+        self.shared.metrics.gap_records.increment(gap_records);
+        warn!(task = %self.spec.id, %from, %to, gap_records,
+            "source offsets were deleted before they were copied");
     }
 
     /// The log's range as asked for beside the reading.

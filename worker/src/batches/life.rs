@@ -129,8 +129,8 @@ impl Life {
             Ok(found) => found,
             Err(fault) => return End::Fault(fault),
         };
-        if found.gap_records > 0 {
-            lane.count_gap(found.gap_records);
+        if let Some((from, to)) = found.gap {
+            lane.count_gap(from, to);
         }
         lane.open(found.opening);
         self.parts.commits.watch(&lane);

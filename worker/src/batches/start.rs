@@ -51,8 +51,8 @@ pub(super) struct Starter {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) opening: Opening,
-    /// Source offsets that were gone.
-    pub(super) gap_records: u64,
+    /// Source offsets that were gone before they were copied.
+    pub(super) gap: Option<(Offset, Offset)>,
 }
 
 /// What was read before the decision.
@@ -79,19 +79,15 @@ impl Starter {
     /// What stands in the way.
     pub(super) async fn find(&self, lane: &Lane) -> Result<Found, Fault> {
         let mut tail = None;
-        let mut gap_records = 0;
         let mut lines_written = 0;
         let deadline = Instant::now() + self.config.scan_timeout;
         while lines_written < LINE_ATTEMPTS_MAX && Instant::now() < deadline {
             let mut facts = self.facts(lane).await?;
             facts.view.tail = tail;
-            self.check(lane, &facts)?;
+            self.check(&facts)?;
             match take_over(&facts.input(&self.config, &self.shared)) {
-                TakeOver::Resume(resume) => {
-                    return Ok(self.resume(lane, &facts, resume, gap_records));
-                }
+                TakeOver::Resume(resume) => return Ok(self.resume(lane, &facts, resume)),
                 TakeOver::NewLine(new_line) => {
-                    gap_records = gap_records.max(self.gap(lane, &facts)?);
                     self.write_line(lane, &facts, new_line).await?;
                     lines_written += 1;
                 }
@@ -106,7 +102,7 @@ impl Starter {
                             self.write_line(lane, &facts, new_line).await?;
                     lines_written += 1;
                         } else if let Some(resume) = resume.rewound(from, count, facts.view.end) {
-                            return Ok(self.resume(lane, &facts, resume, gap_records));
+                            return Ok(self.resume(lane, &facts, resume));
                         }
                     }
                     None => {
@@ -284,7 +280,7 @@ impl Starter {
         })
     }
 
-    fn check(&self, lane: &Lane, facts: &Facts) -> Result<(), Fault> {
+    fn check(&self, facts: &Facts) -> Result<(), Fault> {
         if let Some(checkpoint) = facts.checkpoint
             && checkpoint.offset > facts.source_end
         {
@@ -297,21 +293,9 @@ impl Starter {
                 ),
             ));
         }
-        self.gap(lane, facts).map(|_| ())
-    }
-
-    /// Source offsets that were deleted before they were copied.
-    fn gap(&self, _lane: &Lane, facts: &Facts) -> Result<u64, Fault> {
-        let Some(checkpoint) = facts.checkpoint else {
-            return Ok(0);
-        };
-        let (from, to) = (checkpoint.offset, facts.source_start);
-        if from >= to {
-            return Ok(0);
-        }
-        match self.on_gap {
-            GapPolicy::ContinueAndReport => Ok(to.0.abs_diff(from.0)),
-            GapPolicy::Halt => Err(Fault::new(
+        match (facts.gap(), self.on_gap) {
+            (None, _) | (Some(_), GapPolicy::ContinueAndReport) => Ok(()),
+            (Some((from, to)), GapPolicy::Halt) => Err(Fault::new(
                 Kind::Gap,
                 format!(
                     "source offsets [{from}, {to}) were deleted before they were copied and the link \
@@ -321,7 +305,7 @@ impl Starter {
         }
     }
 
-    fn resume(&self, lane: &Lane, facts: &Facts, resume: Resume, gap_records: u64) -> Found {
+    fn resume(&self, lane: &Lane, facts: &Facts, resume: Resume) -> Found {
         let spec = &lane.spec;
         info!(
             task = %spec.id, epoch = %spec.epoch, at = %resume.place.offset,
@@ -345,7 +329,7 @@ impl Starter {
                 skip_records: resume.skip_records,
                 target_topic_id: facts.target_topic_id,
             },
-            gap_records,
+            gap: facts.gap(),
         }
     }
 
@@ -496,6 +480,12 @@ impl Starter {
 }
 
 impl Facts {
+    /// Source offsets `[from, to)` that were deleted before they were copied.
+    fn gap(&self) -> Option<(Offset, Offset)> {
+        let from = self.checkpoint?.offset;
+        (from < self.source_start).then_some((from, self.source_start))
+    }
+
     fn line_producer(&self) -> Producer {
         let counted = self.checkpoint.and_then(|checkpoint| checkpoint.counted);
         let counted = counted.map(|(producer, ..)| producer);
