@@ -1,4 +1,5 @@
-//! The lane between a source and a target that the test plays.
+//! The lane between a source and a target that the test plays. Random orders of events are in
+//! `random`.
 
 use std::collections::VecDeque;
 
@@ -7,6 +8,9 @@ use crate::batches::{
     fetcher::tests::{FakeFetcher, Told},
     testkit::{BASE_TIME, Made, PRODUCER, Rig, RigMade, damaged as damage, offsets_of},
 };
+
+#[path = "lane_tests/random.rs"]
+mod random;
 
 fn parse(item: &Item) -> kreplicator_batch::Batch {
     let batch = kreplicator_batch::Batch::parse(item.parts.concat().into()).expect("whole");
