@@ -79,20 +79,19 @@ pub(super) struct FetcherHandle {
 impl FetcherHandle {
     /// Reads for a lane from where it says.
     pub(super) fn read(&self, lane: &Arc<Lane>, topic_id: Option<TopicId>, epoch: Option<i32>) {
+        // Before the first answer can come: a lane without room has to know whom to call back.
+        lane.set_fetcher(self.clone());
         // A fetcher that has ended is replaced by whoever finds the leader anew.
         drop(self.orders.send(Order::Read(Arc::clone(lane), topic_id, epoch)));
-        lane.set_fetcher(self.clone());
     }
 
-    /// The lane has room again; `backlog_bytes` of an answer are free.
-    pub(super) fn resume(&self, lane: &Arc<Lane>, backlog_bytes: usize) {
-        self.room.free(backlog_bytes);
+    /// The lane has room again.
+    pub(super) fn resume(&self, lane: &Arc<Lane>) {
         drop(self.orders.send(Order::Resume(Arc::clone(lane))));
     }
 
     /// Reads the partition no longer.
-    pub(super) fn stop(&self, partition: &TopicPartition, backlog_bytes: usize) {
-        self.room.free(backlog_bytes);
+    pub(super) fn stop(&self, partition: &TopicPartition) {
         drop(self.orders.send(Order::Stop(partition.clone())));
     }
 
@@ -100,6 +99,11 @@ impl FetcherHandle {
     pub(super) fn has_room(&self) -> bool {
         let whole = usize::try_from(self.room.reservation.bytes()).unwrap_or(usize::MAX);
         self.room.left() > whole / 2
+    }
+
+    /// Whether both lead to the same fetcher.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.orders.same_channel(&other.orders)
     }
 
     /// Whether it runs.
@@ -113,11 +117,34 @@ impl FetcherHandle {
     }
 }
 
+/// Room that an answer takes while it lies with its lane; free again when dropped.
+#[derive(Debug)]
+pub(super) struct Occupied {
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.room.backlog.fetch_sub(self.bytes, Ordering::AcqRel);
+        self.room.freed.notify_one();
+    }
+}
+
 impl Room {
-    fn free(&self, bytes: usize) {
-        if bytes > 0 {
-            self.backlog.fetch_sub(bytes, Ordering::AcqRel);
-            self.freed.notify_one();
+    fn new(reservation: Reservation) -> Arc<Self> {
+        Arc::new(Self {
+            reservation,
+            backlog: AtomicUsize::new(0),
+            freed: Notify::new(),
+        })
+    }
+
+    fn occupy(self: &Arc<Self>, bytes: usize) -> Occupied {
+        self.backlog.fetch_add(bytes, Ordering::AcqRel);
+        Occupied {
+            room: Arc::clone(self),
+            bytes,
         }
     }
 
@@ -166,11 +193,7 @@ impl Fetcher {
         homeless: mpsc::WeakUnboundedSender<Arc<Lane>>,
     ) -> (Self, FetcherHandle) {
         let (sender, orders) = mpsc::unbounded_channel();
-        let room = Arc::new(Room {
-            reservation,
-            backlog: AtomicUsize::new(0),
-            freed: Notify::new(),
-        });
+        let room = Room::new(reservation);
         let heard = Arc::default();
         let handle = FetcherHandle {
             orders: sender,
@@ -262,6 +285,9 @@ impl Fetcher {
                     .is_some_and(|reading| Arc::ptr_eq(&reading.lane, &lane));
                 if is_current {
                     self.go_on(&lane.source);
+                } else {
+                    // It was sent away while it had no room, when nobody could take it.
+                    self.send_away(lane);
                 }
             }
             Order::Stop(at) => self.forget(&at),
@@ -275,7 +301,7 @@ impl Fetcher {
         };
         match reading.lane.reading_at() {
             Some(next) => self.follow(at, next),
-            None => self.follow(at, Next::Pause { backlog_bytes: 0 }),
+            None => self.follow(at, Next::Pause),
         }
     }
 
@@ -300,11 +326,10 @@ impl Fetcher {
                 };
                 self.session.update(at.clone(), reading.topic_id, position);
             }
-            Next::Pause { backlog_bytes } => {
+            Next::Pause => {
                 if !std::mem::replace(&mut reading.is_paused, true) {
                     self.paused += 1;
                 }
-                self.room.backlog.fetch_add(backlog_bytes, Ordering::AcqRel);
                 self.session.remove(at);
             }
             Next::Gone => self.forget(at),
@@ -364,7 +389,8 @@ impl Fetcher {
                     fetched.records = Bytes::copy_from_slice(&fetched.records);
                 }
                 let lane = Arc::clone(&reading.lane);
-                let next = lane.fetched(fetched);
+                let occupied = self.room.occupy(fetched.records.len());
+                let next = lane.fetched(fetched, occupied);
                 self.follow(&at, next);
             } else {
                 self.refused(&at, &fetched, &answer.nodes);
@@ -445,3 +471,7 @@ impl Fetcher {
         *heard = Some(Instant::now());
     }
 }
+
+#[cfg(test)]
+#[path = "fetcher_tests.rs"]
+pub(super) mod tests;

@@ -164,6 +164,12 @@ impl Intake {
         self.leader_epoch
     }
 
+    /// Whether the target may refuse a record of a batch.
+    pub(super) fn doubts(&self, ready: &Ready) -> bool {
+        let doubt = self.doubt;
+        doubt.is_some_and(|doubt| ready.first < doubt.to && ready.to > doubt.from)
+    }
+
     /// Takes the record batches of an answer that begins at the position.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tracing::warn;
 
 use super::{
-    fetcher::FetcherHandle,
+    fetcher::{FetcherHandle, Occupied},
     intake::{self, Doubt, Intake, Path, Ready, Taken},
     metrics::BatchMetrics,
     outlet::{Item, OutletHandle},
@@ -159,7 +159,7 @@ struct Flow {
     /// Batches that may have to be sent again.
     held: VecDeque<Held>,
     /// An answer that there was no room for; its memory belongs to the fetcher.
-    backlog: Option<Fetched>,
+    backlog: Option<(Fetched, Occupied)>,
     /// Bytes of an answer that there was no room for anywhere: it is fetched again once there is.
     starved: Option<u64>,
     share: Share,
@@ -170,8 +170,12 @@ struct Flow {
     way: u64,
     /// Sends that wait for an outlet.
     unsent: VecDeque<(BatchId, u32)>,
-    /// Handed to the outlet and not answered: the outlet is not changed while there are any.
+    /// Handed to the outlet on this way and not answered: the outlet is not changed while there are any.
     at_outlet: usize,
+    /// The way is being looked for.
+    is_finding: bool,
+    /// The target could not take a batch just now: nothing is sent until time has passed.
+    is_resting: bool,
     fetch_bytes: i32,
     draining: bool,
     failed: bool,
@@ -218,8 +222,8 @@ pub(super) enum Next {
         leader_epoch: Option<i32>,
         bytes_max: i32,
     },
-    /// Read nothing until it is told to; `backlog_bytes` of the answer stay with the lane.
-    Pause { backlog_bytes: usize },
+    /// Read nothing until it is told to.
+    Pause,
     /// The lane is not interested any more.
     Gone,
 }
@@ -284,6 +288,8 @@ impl Lane {
             target_topic_id: opening.target_topic_id,
             unsent: VecDeque::new(),
             at_outlet: 0,
+            is_finding: false,
+            is_resting: false,
             fetch_bytes: FETCH_BYTES_MIN,
             draining: false,
             failed: false,
@@ -300,25 +306,32 @@ impl Lane {
             return 0;
         };
         if let Some(fetcher) = &flow.fetcher {
-            fetcher.stop(&self.source, flow.backlog_bytes());
+            fetcher.stop(&self.source);
         }
         flow.held.iter().map(|held| u64::from(held.records)).sum()
     }
 
     /// Reads nothing more and sends only what the sender holds. True: nothing is outstanding; else
     /// [`Event::Settled`] comes.
-    pub(super) fn drain(&self) -> bool {
+    pub(super) fn drain(self: &Arc<Self>) -> bool {
         let mut state = self.lock();
         let Some(flow) = state.flow.as_mut() else {
             return true;
         };
         flow.draining = true;
         if let Some(fetcher) = flow.fetcher.take() {
-            fetcher.stop(&self.source, flow.backlog_bytes());
+            fetcher.stop(&self.source);
         }
         flow.backlog = None;
+        flow.fault_ahead = None;
         flow.clear_line();
-        flow.sender.oldest().is_none()
+        if flow.at_outlet == 0 {
+            // What the life was asked for may have given way to the stop.
+            flow.lose_way();
+            self.pump(&mut state);
+        }
+        let flow = state.flow.as_ref();
+        flow.is_none_or(|flow| flow.sender.oldest().is_none())
     }
 
     /// Where the source is to be read from; None: not at all.
@@ -330,8 +343,11 @@ impl Lane {
 
     /// The fetcher that reads for the lane; told to go on when there is room.
     pub(super) fn set_fetcher(&self, fetcher: FetcherHandle) {
-        if let Some(flow) = self.lock().flow.as_mut() {
-            flow.fetcher = Some(fetcher);
+        if let Some(flow) = self.lock().flow.as_mut()
+            && let Some(before) = flow.fetcher.replace(fetcher.clone())
+            && !before.is_same(&fetcher)
+        {
+            before.stop(&self.source);
         }
     }
 
@@ -339,9 +355,10 @@ impl Lane {
     pub(super) fn set_outlet(self: &Arc<Self>, outlet: OutletHandle) {
         let mut state = self.lock();
         let run = state.run;
-        if let Some(flow) = state.flow.as_mut() {
+        if let Some(flow) = state.flow.as_mut().filter(|flow| flow.outlet.is_none()) {
             flow.outlet = Some(outlet);
             flow.way += 1;
+            flow.is_finding = false;
             while let Some((id, attempt)) = flow.unsent.pop_front() {
                 self.send(run, flow, id, attempt);
             }
@@ -353,8 +370,8 @@ impl Lane {
         self.pump(&mut state);
     }
 
-    /// News from the source.
-    pub(super) fn fetched(self: &Arc<Self>, fetched: Fetched) -> Next {
+    /// News from the source, and the room that they take.
+    pub(super) fn fetched(self: &Arc<Self>, fetched: Fetched, occupied: Occupied) -> Next {
         let mut state = self.lock();
         state.log_start = fetched.log_start.or(state.log_start);
         state.log_end = fetched.last_stable_offset.or(state.log_end);
@@ -369,7 +386,7 @@ impl Lane {
             return flow.next();
         }
         flow.adapt(fetched.records.len());
-        flow.backlog = Some(fetched);
+        flow.backlog = Some((fetched, occupied));
         self.take_backlog(&mut state);
         self.pump(&mut state);
         let Some(flow) = state.flow.as_mut() else {
@@ -464,8 +481,8 @@ impl Lane {
     pub(super) fn answered(
         self: &Arc<Self>,
         run: u64,
-        id: BatchId,
-        attempt: u32,
+        way: u64,
+        (id, attempt): (BatchId, u32),
         answer: Answer,
         leader_is_other: bool,
     ) {
@@ -477,9 +494,14 @@ impl Lane {
         let Some(flow) = state.flow.as_mut() else {
             return;
         };
-        flow.at_outlet = flow.at_outlet.saturating_sub(1);
-        if leader_is_other && flow.outlet.take().is_some() {
-            self.tell(Event::FindTarget);
+        if flow.way == way {
+            flow.at_outlet = flow.at_outlet.saturating_sub(1);
+            if leader_is_other {
+                // Looked for when there is something to send: by then nothing is at the old one.
+                flow.outlet = None;
+            } else {
+                flow.is_resting |= matches!(answer, Answer::Refused | Answer::Unsure);
+            }
         }
         flow.sender.answered(id, attempt, answer, now);
         if matches!(answer, Answer::Acked { .. }) {
@@ -530,15 +552,14 @@ impl Lane {
         if state.run != run {
             return;
         }
-        let Some(flow) = state.flow.as_mut().filter(|flow| flow.way == way) else {
+        let Some(flow) = state.flow.as_mut() else {
             return;
         };
-        flow.at_outlet = 0;
-        flow.unsent.clear();
-        if flow.outlet.take().is_some() {
-            self.tell(Event::FindTarget);
+        // Each request that was out tells it; one is enough.
+        if flow.way != way || flow.at_outlet == 0 {
+            return;
         }
-        flow.sender.connection_lost();
+        flow.lose_way();
         self.pump(&mut state);
     }
 
@@ -555,7 +576,8 @@ impl Lane {
     /// Time has passed.
     pub(super) fn tick(self: &Arc<Self>) {
         let mut state = self.lock();
-        if state.flow.is_some() {
+        if let Some(flow) = state.flow.as_mut() {
+            flow.is_resting = false;
             self.pump(&mut state);
         }
     }
@@ -609,7 +631,7 @@ impl Lane {
         if flow.line.len() >= LINE_MAX {
             return;
         }
-        let Some(fetched) = flow.backlog.take() else {
+        let Some((fetched, occupied)) = flow.backlog.take() else {
             return;
         };
         let bytes = fetched.records.len() as u64;
@@ -619,7 +641,7 @@ impl Lane {
                 // Those that wait long must not use up what others read with (C036).
                 let may_wait = flow.fetcher.as_ref().is_none_or(FetcherHandle::has_room);
                 if may_wait {
-                    flow.backlog = Some(fetched);
+                    flow.backlog = Some((fetched, occupied));
                 } else {
                     flow.starved = Some(bytes);
                 }
@@ -667,12 +689,15 @@ impl Lane {
             if flow.failed {
                 return;
             }
+            if !self.may_send(flow) {
+                break;
+            }
             if let Err(fault) = flow.push_ready(&self.spec, now) {
                 return self.fail_locked(state, fault);
             }
-            if !flow.sender.mode().runs_without_lease() && !self.shared.fence.is_open() {
-                // The supervisor stops the task; nothing is sent in the meantime.
-                return;
+            // Old records weaken what is promised.
+            if !self.may_send(flow) {
+                break;
             }
             match flow.sender.poll(now) {
                 Some(exact::Action::Send { id, attempt }) => self.send(run, flow, id, attempt),
@@ -680,7 +705,7 @@ impl Lane {
                 Some(exact::Action::ReadTail { from }) => self.tell(Event::ReadTail(from)),
                 Some(exact::Action::Reread { from }) => {
                     if let Some(fetcher) = flow.fetcher.take() {
-                        fetcher.stop(&self.source, flow.backlog_bytes());
+                        fetcher.stop(&self.source);
                     }
                     flow.reread(from, &self.spec, state.doubt);
                     self.tell(Event::Read(from.offset));
@@ -699,11 +724,14 @@ impl Lane {
         self.settle(state);
     }
 
+    /// Whether anything may be sent now. Behind a shut fence the supervisor stops the task.
+    fn may_send(&self, flow: &Flow) -> bool {
+        let is_owner = flow.sender.mode().runs_without_lease() || self.shared.fence.is_open();
+        is_owner && !flow.is_resting
+    }
+
     fn send(self: &Arc<Self>, run: u64, flow: &mut Flow, id: BatchId, attempt: u32) {
         let Some(outlet) = &flow.outlet else {
-            if flow.unsent.is_empty() && flow.at_outlet == 0 {
-                self.tell(Event::FindTarget);
-            }
             flow.unsent.push_back((id, attempt));
             return;
         };
@@ -724,9 +752,8 @@ impl Lane {
             flow.at_outlet += 1;
             return;
         }
-        flow.outlet = None;
-        flow.unsent.push_back((id, attempt));
-        self.tell(Event::FindTarget);
+        // It has ended with all that it had.
+        flow.lose_way();
     }
 
     /// Lets go of what was acknowledged and reads on where there is room again.
@@ -734,6 +761,10 @@ impl Lane {
         let Some(flow) = state.flow.as_mut() else {
             return;
         };
+        if flow.wants_way() {
+            flow.is_finding = true;
+            self.tell(Event::FindTarget);
+        }
         let oldest = flow.sender.oldest();
         let mut newest = None;
         while let Some(held) = flow.held.front()
@@ -782,18 +813,17 @@ impl Lane {
             flow.share.give(bytes);
             flow.starved = None;
             if let Some(fetcher) = &flow.fetcher {
-                fetcher.resume(self, 0);
+                fetcher.resume(self);
             }
         }
         if flow.backlog.is_some() {
-            let held = flow.backlog_bytes();
             self.take_backlog(state);
             let Some(flow) = state.flow.as_mut() else {
                 return;
             };
             if flow.backlog.is_none() && !flow.failed {
                 if let Some(fetcher) = &flow.fetcher {
-                    fetcher.resume(self, held);
+                    fetcher.resume(self);
                 }
                 self.pump(state);
             }
@@ -840,9 +870,7 @@ impl Flow {
 
     fn next(&self) -> Next {
         if !self.wants_more() {
-            return Next::Pause {
-                backlog_bytes: self.backlog_bytes(),
-            };
+            return Next::Pause;
         }
         Next::Read {
             offset: self.intake.position(),
@@ -851,16 +879,25 @@ impl Flow {
         }
     }
 
+    /// Whether the way to the target is to be looked for.
+    fn wants_way(&self) -> bool {
+        let is_free = self.outlet.is_none() && self.at_outlet == 0;
+        is_free && !self.is_finding && !self.unsent.is_empty()
+    }
+
+    /// The way to the target is gone with all that was on it.
+    fn lose_way(&mut self) {
+        self.outlet = None;
+        self.is_finding = false;
+        self.at_outlet = 0;
+        self.unsent.clear();
+        self.sender.connection_lost();
+    }
+
     /// Whether the broker that it is read from has answered lately.
     fn is_heard(&self) -> bool {
         let heard = self.fetcher.as_ref().and_then(FetcherHandle::heard);
         heard.is_some_and(|heard| heard.elapsed() < HEARD_MAX)
-    }
-
-    fn backlog_bytes(&self) -> usize {
-        self.backlog
-            .as_ref()
-            .map_or(0, |backlog| backlog.records.len())
     }
 
     /// Asks for more when answers are full, and for less when they are far from it.
@@ -942,7 +979,10 @@ impl Flow {
     }
 
     fn join_tiny(&mut self, spec: &TaskSpec) {
+        // What the target has refused once is not hidden among others again.
+        let intake = &self.intake;
         let waiting = self.line.iter().map(|(ready, _)| ready);
+        let waiting = waiting.take_while(|ready| !intake.doubts(ready));
         let Some((joined, count)) = intake::join_tiny(waiting, &spec.limits) else {
             return;
         };
@@ -969,3 +1009,7 @@ impl Flow {
         self.intake = Intake::new(from.offset, from.skip_records, spec.limits, doubt);
     }
 }
+
+#[cfg(test)]
+#[path = "lane_tests.rs"]
+mod tests;

@@ -235,7 +235,11 @@ impl Life {
                         break;
                     }
                 }
-                Ok(Some(_)) => {}
+                Ok(Some(Event::Read(_) | Event::OutOfRange)) => {}
+                // Nothing more is delivered.
+                Ok(Some(
+                    Event::Failed(_) | Event::Isolate | Event::NewLine { .. } | Event::Stopped(_),
+                )) => break,
                 Ok(None) | Err(_) => break,
             }
         }

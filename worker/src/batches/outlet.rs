@@ -238,7 +238,12 @@ impl Outlet {
             let index = index.and_then(|index| usize::try_from(index).ok());
             lane.refused(item.run, item.id, index, |offset| refusal(lane, offset, told));
         } else {
-            lane.answered(item.run, item.id, item.attempt, answer, leader_is_other);
+            if matches!(answer, Answer::Refused | Answer::Unsure) && !leader_is_other {
+                let cause = format!("target partition {at} takes no records: {}", told.code);
+                lane.trouble(Side::Target, Some(&cause));
+            }
+            let sent = (item.id, item.attempt);
+            lane.answered(item.run, item.way, sent, answer, leader_is_other);
         }
     }
 
@@ -359,3 +364,7 @@ fn refusal(lane: &Lane, offset: Offset, told: &PartitionAnswer) -> Fault {
         format!("target topic {topic} partition {partition} refuses source offset {offset}: {what}"),
     )
 }
+
+#[cfg(test)]
+#[path = "outlet_tests.rs"]
+pub(super) mod tests;

@@ -73,21 +73,26 @@ impl Sender {
         self.heard = now.mono;
         self.is_confirming = false;
         self.check_hole();
-        let advanced = self.window.advance();
+        self.advance();
         self.is_alone = self.window.is_unguarded();
-        if let Err(base) = advanced {
-            // It lies before what was acknowledged earlier: the target lost its tail and the state
-            // with it, and took a batch that did not follow.
-            match self.window.place_before(base) {
-                Some(place) => {
-                    let from = ReadFrom {
-                        offset: place.offset,
-                        skip_records: 0,
-                    };
-                    self.restart(from, Reason::ProducerStateLost, None);
-                }
-                None => self.end(Action::Stop(Stop::TakeOver)),
+    }
+
+    /// Moves the checkpoint over what is acknowledged, or ends the sender.
+    pub(super) fn advance(&mut self) {
+        let Err(base) = self.window.advance() else {
+            return;
+        };
+        // It lies before what was acknowledged earlier: the target lost its tail and the state
+        // with it, and took a batch that did not follow.
+        match self.window.place_before(base) {
+            Some(place) => {
+                let from = ReadFrom {
+                    offset: place.offset,
+                    skip_records: 0,
+                };
+                self.restart(from, Reason::ProducerStateLost, None);
             }
+            None => self.end(Action::Stop(Stop::TakeOver)),
         }
     }
 

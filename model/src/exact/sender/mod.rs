@@ -297,10 +297,12 @@ impl Sender {
         }
     }
 
-    /// Whether another batch would be taken.
+    /// Whether another batch would be taken. None is before [`Action::Reread`] was given: what the
+    /// caller has at hand does not follow any more.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.window.len() < self.in_flight_max() && !matches!(self.flow, Flow::Ended(_))
+        let is_over = matches!(self.flow, Flow::Ended(_));
+        self.window.len() < self.in_flight_max() && self.notice.is_none() && !is_over
     }
 
     /// Takes a batch. Its payload is kept by the caller until [`Sender::oldest`] has passed it.
@@ -319,9 +321,12 @@ impl Sender {
         self.window.push(batch, is_old)
     }
 
-    /// Source offsets up to `to`, from where the last batch ended, hold nothing to copy.
+    /// Source offsets up to `to`, from where the last batch ended, hold nothing to copy. It counts for
+    /// nothing before [`Action::Reread`] was given.
     pub fn passed(&mut self, to: Offset) {
-        self.window.passed(to);
+        if self.notice.is_none() {
+            self.window.passed(to);
+        }
     }
 
     /// The source no longer has the offsets from [`Sender::position`] to `to`. Nobody can count over them:

@@ -70,6 +70,8 @@ impl Sender {
     fn ahead(&mut self, delivered: Count) {
         let (skipped, reread) = self.window.reconcile(delivered);
         self.counts.skipped_records += skipped;
+        // What was acknowledged after a batch that is now known to be there.
+        self.advance();
         let Some((from, skip_records)) = reread else {
             return;
         };

@@ -282,3 +282,45 @@ fn batches_that_do_not_follow_are_not_taken() {
     assert_eq!(sender.checkpoint().place.offset, Offset(5));
     assert!(sender.push(batch(5, 10), now(1)).is_ok());
 }
+
+#[test]
+fn what_was_acknowledged_behind_a_batch_that_turns_out_to_be_there_counts() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 2);
+    let (id, attempt) = flying[0];
+    sender.answered(id, attempt, Answer::Unsure, now(1));
+    ack(&mut sender, flying[1], 60);
+    let again = sent(&mut sender);
+    assert_eq!(again.len(), 1, "the first goes alone");
+    let (id, attempt) = again[0];
+    sender.answered(id, attempt, Answer::Unsure, now(1));
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    sender.target_seen(&seen(20, 70), now(1));
+    // Nothing follows that could be acknowledged.
+    assert_eq!(sender.poll(now(1)), None);
+    assert_eq!(sender.checkpoint().place.offset, Offset(20));
+    assert_eq!(sender.oldest(), None);
+}
+
+#[test]
+fn before_a_reread_is_given_nothing_is_taken_and_nothing_passed_over() {
+    let mut sender = sender(false);
+    for (index, sent) in (0..).zip(filled(&mut sender, 2)) {
+        ack(&mut sender, sent, 50 + 10 * index);
+    }
+    let flying = filled(&mut sender, 1);
+    let (id, attempt) = flying[0];
+    sender.answered(id, attempt, Answer::OutOfOrder, now(1));
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    // An unclean change of leaders: ten records are gone.
+    sender.target_seen(&seen(10, 60), now(1));
+    assert!(!sender.has_room());
+    sender.passed(Offset(30));
+    let from = ReadFrom {
+        offset: Offset(10),
+        skip_records: 0,
+    };
+    assert_eq!(sender.poll(now(1)), Some(Action::Reread { from }));
+    assert!(sender.has_room());
+    assert_eq!(sender.position(), Offset(10));
+}

@@ -1,6 +1,255 @@
-//! A lane without network.
+//! A lane without network: the test is its fetcher, its outlet and its life.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use kreplicator_batch::Batch;
+use kreplicator_model::{
+    exact::{Count, DeliveryMode, Place, Producer, ProducerEpoch, ProducerId, Sender, Start},
+    ids::{Offset, OwnerEpoch, TopicName, UnixMillis, WorkerId},
+    spec::StartPolicy,
+    target_limits::TargetLimits,
+};
+use kreplicator_wire::{code::Code, fetch::Fetched};
+use tokio::{sync::mpsc, time::Instant};
+
+use super::answer;
+use crate::{
+    batches::{
+        config::BatchConfig,
+        fetcher::{FetcherHandle, tests::FakeFetcher},
+        lane::{Event, Lane, Next, Opening, Shared},
+        metrics::BatchMetrics,
+        outlet::{Item, tests::fake},
+    },
+    budget::Budget,
+    clock::WallClock,
+    engine::TaskSpec,
+    fence::OwnershipFence,
+    flow_metrics::LinkMetrics,
+    testkit::{link_id, task},
+};
 
 /// When tests happen, milliseconds since 1970.
 pub(in crate::batches) const BASE_TIME: i64 = 1_700_000_000_000;
 
-pub(in crate::batches) struct Rig;
+/// Who sends.
+pub(in crate::batches) const PRODUCER: Producer = Producer {
+    id: ProducerId(4_000),
+    epoch: ProducerEpoch(3),
+};
+
+/// A fence that a test opens and shuts.
+#[derive(Default)]
+pub(in crate::batches) struct Shutter {
+    is_shut: AtomicBool,
+}
+
+impl Shutter {
+    pub(in crate::batches) fn shut(&self) {
+        self.is_shut.store(true, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Shutter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shutter")
+    }
+}
+
+impl OwnershipFence for Shutter {
+    fn is_open(&self) -> bool {
+        !self.is_shut.load(Ordering::Acquire)
+    }
+}
+
+/// What a lane is made with.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::batches) struct Made {
+    pub(in crate::batches) partition: i32,
+    pub(in crate::batches) budget_bytes: u64,
+    pub(in crate::batches) limits: TargetLimits,
+    pub(in crate::batches) mode: DeliveryMode,
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self {
+            partition: 0,
+            budget_bytes: 64 << 20,
+            limits: TargetLimits::default(),
+            mode: DeliveryMode::ExactlyOnce,
+        }
+    }
+}
+
+/// A lane and everything around it.
+#[derive(Debug)]
+pub(in crate::batches) struct Rig {
+    pub(in crate::batches) lane: Arc<Lane>,
+    pub(in crate::batches) budget: Arc<Budget>,
+    pub(in crate::batches) fence: Arc<Shutter>,
+    made: Made,
+    around: Mutex<Around>,
+}
+
+#[derive(Debug)]
+struct Around {
+    events: mpsc::UnboundedReceiver<Event>,
+    fetcher: FakeFetcher,
+    handle: FetcherHandle,
+    /// The outlets set so far; the last is in use.
+    outlets: Vec<mpsc::UnboundedReceiver<Item>>,
+}
+
+impl Rig {
+    pub(in crate::batches) fn new() -> Self {
+        Self::with(Made::default())
+    }
+
+    pub(in crate::batches) fn with(made: Made) -> Self {
+        let budget = Budget::new(made.budget_bytes);
+        let fence = Arc::new(Shutter::default());
+        let link = link_id("a-b");
+        let shared = Shared {
+            budget: Arc::clone(&budget),
+            fence: Arc::clone(&fence) as Arc<dyn OwnershipFence>,
+            clock: WallClock::from_fn(|| UnixMillis(BASE_TIME + 60_000)),
+            metrics: LinkMetrics::new(&link),
+            paths: BatchMetrics::new(&link),
+            base: Instant::now(),
+        };
+        let spec = TaskSpec {
+            id: task(made.partition),
+            epoch: OwnerEpoch(1),
+            target_topic: TopicName::new("orders").expect("legal"),
+            start: StartPolicy::Earliest,
+            limits: made.limits,
+        };
+        let (sender, events) = mpsc::unbounded_channel();
+        let lane = Lane::new(1, spec, shared, sender);
+        let (fetcher, handle) = FakeFetcher::new();
+        Self {
+            lane,
+            budget,
+            fence,
+            made,
+            around: Mutex::new(Around {
+                events,
+                fetcher,
+                handle,
+                outlets: Vec::new(),
+            }),
+        }
+    }
+
+    /// Begins at a source offset; as many records are at the target.
+    pub(in crate::batches) fn open_at(&self, offset: i64) {
+        let worker = WorkerId::new("w").expect("legal");
+        let place = Place {
+            offset: Offset(offset),
+            count: Count(0),
+            target_end: Offset(0),
+        };
+        let start = Start {
+            producer: PRODUCER,
+            place,
+            skip_records: 0,
+            first_alone: false,
+            mode: self.made.mode,
+        };
+        let now = self.lane.shared.now();
+        self.lane.open(Opening {
+            sender: Sender::new(BatchConfig::new(worker).sender, start, now),
+            producer: PRODUCER,
+            read_from: Offset(offset),
+            skip_records: 0,
+            target_topic_id: None,
+        });
+        self.lane
+            .set_fetcher(self.with_around(|around| around.handle.clone()));
+    }
+
+    /// Gives the lane an outlet.
+    pub(in crate::batches) fn connect(&self) {
+        let (handle, items) = fake();
+        self.with_around(|around| around.outlets.push(items));
+        self.lane.set_outlet(handle);
+    }
+
+    /// Opens at offset 0 with an outlet.
+    pub(in crate::batches) fn running(made: Made) -> Self {
+        let rig = Self::with(made);
+        rig.open_at(0);
+        rig.connect();
+        rig
+    }
+
+    /// An answer of the source to a question for the lane's position.
+    pub(in crate::batches) fn fetch<'a>(
+        &self,
+        batches: impl IntoIterator<Item = &'a Batch>,
+    ) -> Next {
+        let position = self.lane.position().expect("open");
+        self.fetch_bytes(position, answer(batches))
+    }
+
+    pub(in crate::batches) fn fetch_bytes(&self, offset: Offset, records: bytes::Bytes) -> Next {
+        let occupied = self.with_around(|around| around.fetcher.occupy(records.len()));
+        let fetched = Fetched {
+            partition: self.lane.source.clone(),
+            offset,
+            code: Code::NONE,
+            high_watermark: None,
+            last_stable_offset: None,
+            log_start: None,
+            aborted: Vec::new(),
+            preferred_replica: None,
+            diverging: None,
+            leader: None,
+            records,
+        };
+        self.lane.fetched(fetched, occupied)
+    }
+
+    /// What the lane told its life since the last call.
+    pub(in crate::batches) fn events(&self) -> Vec<Event> {
+        self.with_around(|around| std::iter::from_fn(|| around.events.try_recv().ok()).collect())
+    }
+
+    /// What was handed to the newest outlet since the last call.
+    pub(in crate::batches) fn sent(&self) -> VecDeque<Item> {
+        self.with_around(|around| {
+            let items = around.outlets.last_mut();
+            let items = items.map(|items| std::iter::from_fn(|| items.try_recv().ok()).collect());
+            items.unwrap_or_default()
+        })
+    }
+
+    /// The newest outlet ends.
+    pub(in crate::batches) fn break_outlet(&self) {
+        self.with_around(|around| around.outlets.pop());
+    }
+
+    pub(in crate::batches) fn with_fetcher<T>(
+        &self,
+        use_it: impl FnOnce(&mut FakeFetcher) -> T,
+    ) -> T {
+        self.with_around(|around| use_it(&mut around.fetcher))
+    }
+
+    /// The source offset that the checkpoint says.
+    pub(in crate::batches) fn checkpoint(&self) -> i64 {
+        self.lane.checkpoint().expect("open").place.offset.0
+    }
+
+    fn with_around<T>(&self, use_it: impl FnOnce(&mut Around) -> T) -> T {
+        use_it(&mut self.around.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

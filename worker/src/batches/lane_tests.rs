@@ -1,0 +1,534 @@
+//! The lane between a source and a target that the test plays. Random orders of events are in
+//! `random`.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::batches::{
+    fetcher::tests::{FakeFetcher, Told},
+    testkit::{BASE_TIME, Made, PRODUCER, Rig, RigMade, damaged as damage, offsets_of},
+};
+
+#[path = "lane_tests/random.rs"]
+mod random;
+
+fn parse(item: &Item) -> kreplicator_batch::Batch {
+    let batch = kreplicator_batch::Batch::parse(item.parts.concat().into()).expect("whole");
+    batch.verify().expect("right checksum");
+    batch
+}
+
+fn records(items: &VecDeque<Item>) -> Vec<Vec<i64>> {
+    items.iter().map(|item| offsets_of(&parse(item))).collect()
+}
+
+fn tell(item: &Item, answer: Answer) {
+    let sent = (item.id, item.attempt);
+    item.lane.answered(item.run, item.way, sent, answer, false);
+}
+
+/// Acknowledges in order; records lie at the target where they lay at the source.
+fn ack(item: &Item) {
+    let base_offset = Offset(offsets_of(&parse(item))[0]);
+    tell(item, Answer::Acked { base_offset });
+}
+
+/// Acknowledges until nothing more comes.
+fn ack_all(rig: &Rig) {
+    loop {
+        let sent = rig.sent();
+        if sent.is_empty() {
+            return;
+        }
+        sent.iter().for_each(ack);
+    }
+}
+
+/// Does what the lane asks of its life while nothing is at the target.
+fn act(rig: &Rig) {
+    for event in rig.events() {
+        match event {
+            Event::FindTarget => rig.connect(),
+            Event::AskTarget => rig.lane.target_seen(&nothing()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn batch(base: i64, count: i32) -> kreplicator_batch::Batch {
+    Made::dense(base, count).batch()
+}
+
+fn tight() -> RigMade {
+    RigMade {
+        budget_bytes: 8 << 10,
+        ..RigMade::default()
+    }
+}
+
+/// About 1,500 bytes.
+fn wide(base: i64) -> kreplicator_batch::Batch {
+    Made::dense(base, 1).values_of(1_400).batch()
+}
+
+#[test]
+fn batches_go_out_in_order_with_sequences_that_follow() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 3), batch(3, 2), batch(10, 1)]);
+    let sent = rig.sent();
+    assert_eq!(records(&sent), [vec![0, 1, 2], vec![3, 4], vec![10]]);
+    let sequences: Vec<i32> = sent
+        .iter()
+        .map(|item| parse(item).header().producer.base_sequence)
+        .collect();
+    assert_eq!(sequences, [0, 3, 5]);
+    sent.iter().for_each(ack);
+    assert_eq!(rig.checkpoint(), 11);
+    assert_eq!(rig.budget.used_bytes(), 0);
+    assert_eq!(rig.lane.numbers().records, 6);
+}
+
+#[test]
+fn no_more_than_five_are_out_and_nothing_overtakes() {
+    let rig = Rig::running(RigMade::default());
+    let batches: Vec<_> = (0..7).map(|number| batch(number * 2, 2)).collect();
+    rig.fetch(&batches);
+    let first = rig.sent();
+    assert_eq!(first.len(), 5);
+    ack(&first[0]);
+    let next = rig.sent();
+    assert_eq!(records(&next), [vec![10, 11]]);
+    assert_eq!(rig.checkpoint(), 2);
+}
+
+#[test]
+fn c025_a_full_share_pauses_the_source_and_acknowledgements_let_it_go_on() {
+    let rig = Rig::running(tight());
+    assert!(matches!(rig.fetch(&[wide(0), wide(1)]), Next::Read { .. }));
+    assert_eq!(rig.fetch(&[wide(2), wide(3)]), Next::Pause);
+    assert!(rig.with_fetcher(|fetcher| fetcher.occupied_bytes()) > 0);
+    assert_eq!(rig.lane.reading_at(), None);
+    // What is asked for meanwhile is not taken.
+    assert_eq!(rig.fetch(&[wide(2)]), Next::Pause);
+
+    let sent = rig.sent();
+    assert_eq!(records(&sent), [[0], [1]]);
+    sent.iter().for_each(ack);
+    assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Resume]);
+    assert_eq!(rig.with_fetcher(|fetcher| fetcher.occupied_bytes()), 0);
+    let sent = rig.sent();
+    assert_eq!(records(&sent), [[2], [3]]);
+    sent.iter().for_each(ack);
+    assert_eq!(rig.checkpoint(), 4);
+    assert_eq!(rig.budget.used_bytes(), 0);
+}
+
+#[test]
+fn c107_room_of_an_answer_comes_back_however_the_flow_ends() {
+    for end in [Lane::close as fn(&Lane) -> u64, |lane| {
+        u64::from(lane.close() > 0)
+    }] {
+        let rig = Rig::running(tight());
+        rig.fetch(&[wide(0), wide(1)]);
+        rig.fetch(&[wide(2), wide(3)]);
+        end(&rig.lane);
+        assert_eq!(rig.with_fetcher(|fetcher| fetcher.occupied_bytes()), 0);
+        assert_eq!(rig.budget.used_bytes(), 0);
+    }
+}
+
+#[test]
+fn c107_room_of_an_answer_comes_back_when_the_flow_fails_over_it() {
+    let rig = Rig::running(tight());
+    rig.fetch(&[wide(0), wide(1)]);
+    rig.lane.fail(Fault::new(Kind::Target, "away"));
+    assert_eq!(rig.fetch(&[wide(2), wide(3)]), Next::Gone);
+    rig.lane.close();
+    assert_eq!(rig.with_fetcher(|fetcher| fetcher.occupied_bytes()), 0);
+}
+
+#[test]
+fn c107_an_answer_larger_than_any_share_is_a_fault_that_names_the_budget() {
+    let rig = Rig::running(tight());
+    let large = Made::dense(0, 1).values_of(5_000).batch();
+    assert_eq!(rig.fetch(&[large]), Next::Gone);
+    let [Event::Failed(fault)] = &rig.events()[..] else {
+        panic!("no fault");
+    };
+    assert_eq!(fault.kind, Kind::Memory);
+    assert!(fault.cause.contains("source offset 0"), "{fault}");
+}
+
+#[test]
+fn a_drain_sends_no_more_than_the_sender_holds_and_passes_nothing() {
+    let rig = Rig::running(RigMade::default());
+    let batches: Vec<_> = (0..7).map(|number| batch(number * 2, 2)).collect();
+    rig.fetch(&batches);
+    let sent = rig.sent();
+    assert_eq!(sent.len(), 5);
+    assert!(!rig.lane.drain());
+    assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Stop]);
+    assert_eq!(rig.lane.reading_at(), None);
+    for item in &sent {
+        assert!(!rig.events().contains(&Event::Settled));
+        ack(item);
+    }
+    assert_eq!(rig.events(), [Event::Settled]);
+    assert!(rig.sent().is_empty());
+    assert_eq!(rig.checkpoint(), 10);
+    assert_eq!(rig.budget.used_bytes(), 0);
+    assert_eq!(rig.lane.close(), 0);
+}
+
+#[test]
+fn a_drain_with_a_fault_ahead_settles() {
+    let rig = Rig::running(RigMade::default());
+    let bytes = [
+        &batch(0, 2).bytes()[..],
+        &damage(&Made::with_holes(2, &[1], 2).batch()),
+    ]
+    .concat();
+    rig.fetch_bytes(Offset(0), bytes.into());
+    let sent = rig.sent();
+    assert!(!rig.lane.drain());
+    sent.iter().for_each(ack);
+    assert_eq!(rig.events(), [Event::Settled]);
+}
+
+#[test]
+fn c024_what_is_before_a_damaged_batch_is_delivered_before_the_fault_is_told() {
+    let rig = Rig::running(RigMade::default());
+    let bytes = [
+        &batch(0, 2).bytes()[..],
+        &damage(&Made::with_holes(2, &[1], 2).batch()),
+    ]
+    .concat();
+    assert_eq!(rig.fetch_bytes(Offset(0), bytes.into()), Next::Pause);
+    let sent = rig.sent();
+    assert_eq!(records(&sent), [[0, 1]]);
+    assert!(rig.events().is_empty());
+    ack(&sent[0]);
+    let [Event::Failed(fault)] = &rig.events()[..] else {
+        panic!("no fault");
+    };
+    assert!(
+        fault.cause.contains("source offset 2 cannot be read"),
+        "{fault}"
+    );
+    assert_eq!(rig.checkpoint(), 2);
+}
+
+#[test]
+fn c024_a_damaged_batch_alone_is_a_fault_at_once() {
+    let rig = Rig::running(RigMade::default());
+    let bytes = damage(&Made::with_holes(0, &[1], 2).batch());
+    assert_ne!(rig.fetch_bytes(Offset(0), bytes), Next::Pause);
+    assert!(matches!(&rig.events()[..], [Event::Failed(_)]));
+}
+
+fn refuse(item: &Item, index: Option<usize>) {
+    let fault = |offset: Offset| Fault::new(Kind::Refused, format!("refuses {offset}"));
+    item.lane.refused(item.run, item.id, index, fault);
+}
+
+#[test]
+fn c012_a_refused_batch_is_cut_until_its_record_is_alone() {
+    let rig = Rig::running(RigMade::default());
+    let batches = [batch(0, 2), batch(2, 6)];
+    rig.fetch(&batches);
+    let sent = rig.sent();
+    ack(&sent[0]);
+    refuse(&sent[1], Some(3));
+    assert_eq!(rig.events(), [Event::Isolate]);
+
+    rig.lane.close();
+    rig.open_at(2);
+    rig.connect();
+    rig.fetch(&batches);
+    let sent = rig.sent();
+    assert_eq!(records(&sent), [vec![2, 3, 4], vec![5], vec![6, 7]]);
+    ack(&sent[0]);
+    refuse(&sent[1], None);
+    let events = rig.events();
+    assert!(
+        matches!(&events[..], [Event::Failed(fault)] if fault.cause == "refuses 5"),
+        "{events:?}"
+    );
+    assert_eq!(rig.checkpoint(), 5);
+
+    // Whoever raised the limit meanwhile: the doubt ends with what it was about.
+    rig.lane.close();
+    rig.open_at(5);
+    rig.connect();
+    rig.fetch(&batches);
+    rig.sent().iter().for_each(ack);
+    assert_eq!(rig.checkpoint(), 8);
+    assert_eq!(rig.lane.lock().doubt, None);
+}
+
+#[test]
+fn c012_refused_tiny_batches_are_not_joined_again() {
+    let rig = Rig::running(RigMade::default());
+    let batches: Vec<_> = (0..30).map(|offset| batch(offset, 1)).collect();
+    rig.fetch(&batches);
+    let sent = rig.sent();
+    let joined = sent
+        .iter()
+        .find(|item| parse(item).header().record_count > 1);
+    let joined = joined.expect("thirty wait");
+    let from = offsets_of(&parse(joined))[0];
+    refuse(joined, Some(0));
+    assert_eq!(rig.events(), [Event::Isolate]);
+    rig.lane.close();
+    rig.open_at(from);
+    rig.connect();
+    rig.fetch(&batches);
+    let counts: Vec<usize> = records(&rig.sent()).iter().map(Vec::len).collect();
+    assert_eq!(counts, [1; 5]);
+}
+
+#[test]
+fn answers_to_an_earlier_flow_count_for_nothing() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 2)]);
+    let old = rig.sent();
+    rig.lane.close();
+    rig.open_at(0);
+    rig.connect();
+    rig.fetch(&[batch(0, 2)]);
+    let new = rig.sent();
+    ack(&old[0]);
+    refuse(&old[0], None);
+    old[0].lane.connection_lost(old[0].run, old[0].way);
+    assert_eq!(rig.checkpoint(), 0);
+    assert!(rig.events().is_empty());
+    ack(&new[0]);
+    assert_eq!(rig.checkpoint(), 2);
+}
+
+#[test]
+fn c028_after_a_lost_connection_the_target_is_looked_for_once_and_all_is_sent_again() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 2), batch(2, 2)]);
+    let lost = rig.sent();
+    rig.lane.connection_lost(lost[0].run, lost[0].way);
+    // Each request that was out tells it.
+    rig.lane.connection_lost(lost[1].run, lost[1].way);
+    assert_eq!(rig.events(), [Event::FindTarget]);
+    rig.connect();
+    let again = rig.sent();
+    assert_eq!(records(&again), [[0, 1]], "the first goes alone");
+    // Late news of the old connection.
+    rig.lane.connection_lost(lost[1].run, lost[1].way);
+    ack(&again[0]);
+    let rest = rig.sent();
+    assert_eq!(records(&rest), [[2, 3]]);
+    ack(&rest[0]);
+    assert_eq!(rig.checkpoint(), 4);
+    assert!(rig.events().is_empty());
+    assert_eq!(rig.budget.used_bytes(), 0);
+}
+
+#[test]
+fn c028_a_connection_that_is_lost_again_and_again_is_overcome() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 2), batch(2, 2)]);
+    for _ in 0..5 {
+        let lost = rig.sent();
+        assert!(!lost.is_empty());
+        rig.lane.connection_lost(lost[0].run, lost[0].way);
+        while rig
+            .lane
+            .lock()
+            .flow
+            .as_ref()
+            .is_some_and(|flow| flow.outlet.is_none())
+        {
+            act(&rig);
+        }
+    }
+    ack_all(&rig);
+    assert_eq!(rig.checkpoint(), 4);
+}
+
+#[test]
+fn c027_a_moved_leader_is_looked_for_when_nothing_is_at_the_old_one_any_more() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 2), batch(2, 2), batch(4, 2)]);
+    let old = rig.sent();
+    let (run, way, sent) = (old[0].run, old[0].way, (old[0].id, old[0].attempt));
+    rig.lane.answered(run, way, sent, Answer::Refused, true);
+    assert!(rig.events().is_empty(), "two are at the old leader");
+    // The old leader dies with what it had.
+    rig.lane.connection_lost(old[1].run, old[1].way);
+    assert_eq!(rig.events(), [Event::FindTarget]);
+    rig.connect();
+    ack_all(&rig);
+    assert_eq!(rig.checkpoint(), 6);
+}
+
+#[test]
+fn an_outlet_that_has_ended_is_replaced() {
+    let rig = Rig::running(RigMade::default());
+    rig.break_outlet();
+    rig.fetch(&[batch(0, 2), batch(2, 2)]);
+    assert_eq!(rig.events(), [Event::FindTarget]);
+    rig.connect();
+    ack_all(&rig);
+    assert_eq!(rig.checkpoint(), 4);
+}
+
+#[test]
+fn c038_with_a_shut_fence_nothing_is_sent_and_acknowledgements_count() {
+    let rig = Rig::running(RigMade {
+        mode: DeliveryMode::AtLeastOnce(exact::Reason::SourceCompacted),
+        ..RigMade::default()
+    });
+    let batches: Vec<_> = (0..7).map(|number| batch(number * 2, 2)).collect();
+    rig.fetch(&batches);
+    let sent = rig.sent();
+    rig.fence.shut();
+    ack(&sent[0]);
+    assert!(rig.sent().is_empty());
+    assert_eq!(rig.checkpoint(), 2);
+    assert!(!rig.lane.drain());
+    sent.iter().skip(1).for_each(ack);
+    assert_eq!(rig.events(), [Event::Settled]);
+    assert_eq!(rig.checkpoint(), 10);
+}
+
+#[test]
+fn another_fetcher_takes_over_from_the_one_before() {
+    let rig = Rig::running(RigMade::default());
+    let (mut other, handle) = FakeFetcher::new();
+    handle.read(&rig.lane, None, None);
+    assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Stop]);
+    handle.read(&rig.lane, None, None);
+    assert_eq!(other.told(), [Told::Read, Told::Read]);
+}
+
+fn nothing() -> exact::TargetView {
+    exact::TargetView {
+        state: exact::StateAnswer::Absent,
+        ..view(0)
+    }
+}
+
+fn view(next: i64) -> exact::TargetView {
+    exact::TargetView {
+        state: exact::StateAnswer::Known(exact::ProducerState {
+            epoch: PRODUCER.epoch,
+            last_sequence: exact::Count(next.max(1).unsigned_abs() - 1).sequence(),
+            last_timestamp: UnixMillis(BASE_TIME),
+        }),
+        start: Offset(0),
+        log_end: Some(Offset(next)),
+        end: Offset(next),
+        tail: None,
+    }
+}
+
+#[test]
+fn a_reread_forgets_what_was_in_line() {
+    let rig = Rig::running(RigMade::default());
+    let batches: Vec<_> = (0..7).map(|number| batch(number * 10, 10)).collect();
+    rig.fetch(&batches);
+    let sent = rig.sent();
+    // Another owner has got into the middle of the second batch.
+    for item in &sent {
+        tell(item, Answer::OutOfOrder);
+    }
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    rig.lane.target_seen(&view(15));
+    let events = rig.events();
+    assert_eq!(events[0], Event::Read(Offset(10)));
+    // What is there and was never acknowledged: is it committed?
+    assert_eq!(events[1..], [Event::ReadTail(Offset(0))]);
+    assert!(rig.sent().is_empty());
+    assert_eq!(rig.lane.position(), Some(Offset(10)));
+    let mut tail = exact::TailScan::new(PRODUCER, Offset(0));
+    tail.batch(Some(PRODUCER), exact::Sequence::new(0), 15, Offset(15));
+    rig.lane.target_seen(&exact::TargetView {
+        tail: Some(exact::Tail::Read(tail)),
+        ..view(15)
+    });
+    assert_eq!(rig.checkpoint(), 10);
+    rig.fetch(&batches[1..]);
+    // Half of the first was there already.
+    let sent = rig.sent();
+    assert_eq!(records(&sent)[0], (15..20).collect::<Vec<_>>());
+    let sequence = parse(&sent[0]).header().producer.base_sequence;
+    assert_eq!(sequence, 15);
+}
+
+#[test]
+fn records_that_the_target_lost_are_read_again() {
+    let rig = Rig::running(RigMade::default());
+    // Too large to be joined.
+    let batches: Vec<_> = (0..14)
+        .map(|number| Made::dense(number * 10, 10).values_of(500).batch())
+        .collect();
+    rig.fetch(&batches);
+    let sent = rig.sent();
+    sent.iter().for_each(ack);
+    assert_eq!(rig.checkpoint(), 50);
+    // An unclean change of leaders: 20 records are gone.
+    for item in &rig.sent() {
+        tell(item, Answer::OutOfOrder);
+    }
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    rig.lane.target_seen(&view(30));
+    assert_eq!(rig.events(), [Event::Read(Offset(30))]);
+    assert_eq!(rig.lane.position(), Some(Offset(30)));
+    rig.fetch(&batches[3..]);
+    assert_eq!(records(&rig.sent())[0], (30..40).collect::<Vec<_>>());
+}
+
+#[test]
+fn records_that_the_target_lost_are_read_again_when_nothing_is_in_line() {
+    let rig = Rig::running(RigMade::default());
+    let batches: Vec<_> = (0..3).map(|number| batch(number * 10, 10)).collect();
+    rig.fetch(&batches[..2]);
+    rig.sent().iter().for_each(ack);
+    rig.fetch(&batches[2..]);
+    tell(&rig.sent()[0], Answer::OutOfOrder);
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    rig.lane.target_seen(&view(10));
+    assert_eq!(rig.events(), [Event::Read(Offset(10))]);
+    assert_eq!(rig.checkpoint(), 10);
+    rig.fetch(&batches[1..]);
+    let sent = rig.sent();
+    assert_eq!(records(&sent)[0], (10..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_target_that_takes_nothing_just_now_is_not_asked_again_at_once() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 2)]);
+    for _ in 0..3 {
+        let sent = rig.sent();
+        assert_eq!(records(&sent), [[0, 1]]);
+        tell(&sent[0], Answer::Refused);
+        assert!(rig.sent().is_empty());
+        rig.lane.tick();
+        act(&rig);
+    }
+    ack(&rig.sent()[0]);
+    assert_eq!(rig.checkpoint(), 2);
+}
+
+#[test]
+fn a_drain_asks_again_for_what_has_given_way_to_it() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 2)]);
+    let sent = rig.sent();
+    rig.lane.connection_lost(sent[0].run, sent[0].way);
+    // Taken by a life that did not come to act on it.
+    assert_eq!(rig.events(), [Event::FindTarget]);
+    assert!(!rig.lane.drain());
+    let events = rig.events();
+    assert!(
+        matches!(&events[..], [Event::FindTarget | Event::AskTarget]),
+        "{events:?}"
+    );
+}
