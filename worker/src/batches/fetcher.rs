@@ -68,7 +68,6 @@ struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct FetcherHandle {
     orders: mpsc::UnboundedSender<Order>,
-    room: Arc<Room>,
     /// When the broker answered last.
     heard: Arc<std::sync::Mutex<Option<Instant>>>,
 }
@@ -186,7 +185,6 @@ impl Fetcher {
         let heard = Arc::default();
         let handle = FetcherHandle {
             orders: sender,
-            room: Arc::clone(&room),
             heard: Arc::clone(&heard),
         };
         let settings = Settings {
