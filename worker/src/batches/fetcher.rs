@@ -71,7 +71,6 @@ struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct FetcherHandle {
     orders: mpsc::UnboundedSender<Order>,
-    room: Arc<Room>,
     /// When the broker answered last.
     heard: Arc<std::sync::Mutex<Option<Instant>>>,
 }
@@ -197,7 +196,6 @@ impl Fetcher {
         let heard = Arc::default();
         let handle = FetcherHandle {
             orders: sender,
-            room: Arc::clone(&room),
             heard: Arc::clone(&heard),
         };
         let settings = Settings {
