@@ -16,6 +16,8 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
+use crate::settings;
+
 /// Deadline of one try.
 const TRY: Duration = Duration::from_secs(10);
 /// Rest before the next controller is tried.
@@ -97,6 +99,7 @@ pub fn link(id: &str, source: &str, target: &str, prefix: &str) -> v1::Link {
             prefix: prefix.to_owned(),
             ..Default::default()
         }),
+        engine: settings::engine().into(),
         ..Default::default()
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use kreplicator_proto::v1;
+
 #[expect(
     clippy::disallowed_methods,
     reason = "test runs are told by the environment how long and how strict they are"
@@ -28,6 +30,21 @@ pub fn required(tier: &str) -> bool {
     variable("KREPLICATOR_REQUIRE")
         .is_some_and(|tiers| tiers.split(',').any(|name| name.trim() == tier))
         || variable("CI").is_some_and(|value| value != "false" && value != "0")
+}
+
+/// The engine that links of end-to-end tests name (`KREPLICATOR_ENGINE=batches|records`); the default
+/// of the software when nothing is said.
+///
+/// # Panics
+/// When it is neither.
+#[must_use]
+pub fn engine() -> v1::Engine {
+    match variable("KREPLICATOR_ENGINE").as_deref() {
+        None => v1::Engine::Unspecified,
+        Some("batches") => v1::Engine::Batches,
+        Some("records") => v1::Engine::Records,
+        Some(other) => panic!("KREPLICATOR_ENGINE is {other}, not batches or records"),
+    }
 }
 
 /// Where to keep folders of test runs (`KREPLICATOR_TEST_KEEP=<folder>`); None: they are deleted.

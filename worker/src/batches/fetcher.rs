@@ -71,6 +71,7 @@ struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct FetcherHandle {
     orders: mpsc::UnboundedSender<Order>,
+    room: Arc<Room>,
     /// When the broker answered last.
     heard: Arc<std::sync::Mutex<Option<Instant>>>,
 }
@@ -196,6 +197,7 @@ impl Fetcher {
         let heard = Arc::default();
         let handle = FetcherHandle {
             orders: sender,
+            room: Arc::clone(&room),
             heard: Arc::clone(&heard),
         };
         let settings = Settings {

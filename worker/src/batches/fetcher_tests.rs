@@ -30,6 +30,7 @@ impl FakeFetcher {
         let room = Room::new(Budget::new(64 << 20).reserve());
         let handle = FetcherHandle {
             orders: sender,
+            room: Arc::clone(&room),
             heard: Arc::default(),
         };
         (Self { orders, room }, handle)

@@ -153,6 +153,7 @@ impl Life {
             let Some(event) = event else {
                 return End::Cancelled;
             };
+            debug!(task = %lane.spec.id, ?event, "the lane asks");
             // Whatever takes time gives way to a stop.
             let done = tokio::select! {
                 biased;

@@ -113,7 +113,7 @@ impl Outlet {
             if !self.waiting.is_empty() && sent.len() < REQUESTS_MAX {
                 match self.submit().await {
                     Ok((items, in_flight)) => sent.push_back(await_answer(items, in_flight)),
-                    Err((items, fault)) => self.lost(items, &fault),
+                    Err((items, fault)) => self.unreachable(items, &fault),
                 }
                 continue;
             }
@@ -247,18 +247,32 @@ impl Outlet {
         }
     }
 
-    /// The connection is gone, or there is none.
+    /// There is no connection: nothing that waits can be sent.
+    fn unreachable(&mut self, items: Vec<Item>, fault: &Error) {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.lost(items.into_iter().chain(waiting).collect(), fault);
+    }
+
+    /// The connection that these were on is gone. What waits behind them by the same way goes with them;
+    /// what came by a newer one is sent.
     fn lost(&mut self, items: Vec<Item>, fault: &Error) {
         debug!(broker = self.broker.0, %fault, "cannot produce");
-        let waiting = std::mem::take(&mut self.waiting);
-        let mut told: HashSet<*const Lane> = HashSet::new();
-        for item in items.into_iter().chain(waiting) {
+        let mut told: HashSet<(*const Lane, u64, u64)> = HashSet::new();
+        for item in items {
             self.client.mark_stale(&item.lane.target.topic);
-            item.lane.trouble(Side::Target, Some(&fault.to_string()));
-            if told.insert(Arc::as_ptr(&item.lane)) {
+            if told.insert(item.by_way()) {
+                item.lane.trouble(Side::Target, Some(&fault.to_string()));
                 item.lane.connection_lost(item.run, item.way);
             }
         }
+        self.waiting.retain(|item| !told.contains(&item.by_way()));
+    }
+}
+
+impl Item {
+    /// The lane's way that it came by.
+    fn by_way(&self) -> (*const Lane, u64, u64) {
+        (Arc::as_ptr(&self.lane), self.run, self.way)
     }
 }
 

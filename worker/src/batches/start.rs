@@ -514,7 +514,7 @@ impl Facts {
 
 fn note(tail: &mut TailScan, batch: &Batch) {
     let header = batch.header();
-    let writer = header.producer.is_some().then(|| Producer {
+    let writer = header.producer.is_some().then_some(Producer {
         id: ProducerId(header.producer.id),
         epoch: ProducerEpoch(header.producer.epoch),
     });
