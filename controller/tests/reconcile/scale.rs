@@ -69,13 +69,21 @@ async fn c049_a_slow_target_is_asked_for_each_topic_once_and_for_few_at_a_time()
     assert!(took < Duration::from_secs(20), "{took:?}");
     let unshown = fleet.kafka.unshown_max("b");
     assert!(unshown <= 256, "{unshown} partitions at a time");
-    assert_eq!(fleet.kafka.log("b").len(), 150, "each topic is asked for once");
+    assert_eq!(
+        fleet.kafka.log("b").len(),
+        150,
+        "each topic is asked for once"
+    );
 
     // One that alone is too large is asked for all the same.
     fleet.kafka.put_topic("a", "wide", 400);
     fleet.subscribe("a-b", &["wide"]).await;
     fleet.until_running(1_300, MINUTE).await;
-    assert_eq!(fleet.kafka.log("b").len(), 151, "each topic is asked for once");
+    assert_eq!(
+        fleet.kafka.log("b").len(),
+        151,
+        "each topic is asked for once"
+    );
 }
 
 #[tokio::test(start_paused = true)]

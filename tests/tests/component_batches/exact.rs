@@ -8,9 +8,7 @@ use kreplicator_tests::{
     kafka::{KafkaCluster, KafkaOptions},
     skip::{Tier, skip},
 };
-use kreplicator_worker::{
-    engine::{Stopped, TaskSpec},
-};
+use kreplicator_worker::engine::{Stopped, TaskSpec};
 use tokio::time::sleep;
 
 use crate::{
@@ -22,7 +20,9 @@ fn numbered(from: usize, to: usize) -> Vec<Rec> {
     let record = |number: usize| Rec {
         key: Some(format!("key-{}", number % 97).into_bytes()),
         timestamp: Some(now_ms()),
-        ..Rec::new(format!("value-{number:08} with some words around it to give it a size"))
+        ..Rec::new(format!(
+            "value-{number:08} with some words around it to give it a size"
+        ))
     };
     (from..to).map(record).collect()
 }
@@ -72,7 +72,11 @@ async fn owners_killed_at_any_moment_leave_every_record_once() -> Result<()> {
         values(&read(&cluster, "copy.orders", 0).await?),
     );
     ensure!(source.len() == written, "{} at the source", source.len());
-    ensure!(copy.len() == written, "{} at the target, of {written}", copy.len());
+    ensure!(
+        copy.len() == written,
+        "{} at the target, of {written}",
+        copy.len()
+    );
     ensure!(source == copy, "not the same order");
     Ok(())
 }

@@ -194,6 +194,9 @@ impl Commits {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Watched>> {
-        self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -82,7 +82,10 @@ impl FetcherHandle {
         // Before the first answer can come: a lane without room has to know whom to call back.
         lane.set_fetcher(self.clone());
         // A fetcher that has ended is replaced by whoever finds the leader anew.
-        drop(self.orders.send(Order::Read(Arc::clone(lane), topic_id, epoch)));
+        drop(
+            self.orders
+                .send(Order::Read(Arc::clone(lane), topic_id, epoch)),
+        );
     }
 
     /// The lane has room again.
@@ -113,7 +116,10 @@ impl FetcherHandle {
 
     /// When the broker answered last.
     pub(super) fn heard(&self) -> Option<Instant> {
-        *self.heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self
+            .heard
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -441,7 +447,11 @@ impl Fetcher {
         debug!(broker = self.broker.0, %fault, "cannot fetch");
         let now = Instant::now();
         let is_long = self.failures > 0;
-        let lanes: Vec<Arc<Lane>> = self.lanes.values().map(|one| Arc::clone(&one.lane)).collect();
+        let lanes: Vec<Arc<Lane>> = self
+            .lanes
+            .values()
+            .map(|one| Arc::clone(&one.lane))
+            .collect();
         for lane in lanes {
             self.client.mark_stale(&lane.source.topic);
             if fault.class() == Class::Terminal {
@@ -467,7 +477,10 @@ impl Fetcher {
     }
 
     fn note_heard(&self) {
-        let mut heard = self.heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut heard = self
+            .heard
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         *heard = Some(Instant::now());
     }
 }

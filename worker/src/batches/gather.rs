@@ -73,7 +73,6 @@ async fn serve<K, V>(
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use std::sync::{

@@ -344,9 +344,9 @@ impl Intake {
         let limit = self.limits.max_message_bytes;
         let limit = limit.and_then(|limit| usize::try_from(limit).ok());
         let limit = limit.unwrap_or(usize::MAX);
-        let doubt = self.doubt.filter(|doubt| {
-            header.record_count > 1 && first < doubt.to.0 && next.0 > doubt.from.0
-        });
+        let doubt = self
+            .doubt
+            .filter(|doubt| header.record_count > 1 && first < doubt.to.0 && next.0 > doubt.from.0);
         if batch.size_bytes() <= limit && doubt.is_none() {
             taken.ready.push(ready(batch, path, Offset(first), next));
             return Ok(());
@@ -399,7 +399,11 @@ impl Intake {
             let (Some(first), Some(last)) = (own.first(), own.last()) else {
                 continue;
             };
-            let to = if index + 1 == count { next } else { Offset(last + 1) };
+            let to = if index + 1 == count {
+                next
+            } else {
+                Offset(last + 1)
+            };
             taken.ready.push(ready(piece, path, Offset(*first), to));
         }
         Ok(())
@@ -495,7 +499,9 @@ pub(super) fn join_tiny<'a>(
     let mut bytes = 0;
     let mut tiny: Vec<&Ready> = Vec::new();
     let limit = limits.max_message_bytes.unwrap_or(u64::MAX);
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(JOINED_BYTES_MAX);
+    let limit = usize::try_from(limit)
+        .unwrap_or(usize::MAX)
+        .min(JOINED_BYTES_MAX);
     for ready in waiting {
         let size = ready.batch.size_bytes();
         if size > TINY_BYTES || bytes + size > limit || ready.batch.verify().is_err() {

@@ -71,10 +71,7 @@ pub(super) enum Event {
     /// Read the source from here.
     Read(Offset),
     /// The counting ends here.
-    NewLine {
-        from: ReadFrom,
-        why: exact::Reason,
-    },
+    NewLine { from: ReadFrom, why: exact::Reason },
     /// The sender has ended.
     Stopped(Stop),
     /// Begin again: the target refuses a record among others.
@@ -276,7 +273,12 @@ impl Lane {
         state.flow = Some(Flow {
             sender: opening.sender,
             producer: opening.producer,
-            intake: Intake::new(opening.read_from, opening.skip_records, self.spec.limits, doubt),
+            intake: Intake::new(
+                opening.read_from,
+                opening.skip_records,
+                self.spec.limits,
+                doubt,
+            ),
             line: VecDeque::new(),
             held: VecDeque::new(),
             backlog: None,
@@ -660,14 +662,18 @@ impl Lane {
                 return self.fail_locked(state, fault);
             }
         }
-        let aborted = fetched.aborted.iter().map(|aborted| {
-            kreplicator_batch::aborted::AbortedTransaction {
-                producer_id: aborted.producer_id,
-                first_offset: aborted.first_offset.0,
-            }
-        });
+        let aborted =
+            fetched
+                .aborted
+                .iter()
+                .map(|aborted| kreplicator_batch::aborted::AbortedTransaction {
+                    producer_id: aborted.producer_id,
+                    first_offset: aborted.first_offset.0,
+                });
         let mut taken = Taken::default();
-        let outcome = flow.intake.take(fetched.records, aborted.collect(), &mut taken);
+        let outcome = flow
+            .intake
+            .take(fetched.records, aborted.collect(), &mut taken);
         self.shared.paths.dropped(taken.dropped);
         if let Some(needed) = taken.bytes_needed {
             let needed = i32::try_from(needed).unwrap_or(i32::MAX);
@@ -781,7 +787,10 @@ impl Lane {
             flow.held.pop_front();
         }
         let checkpoint = flow.sender.checkpoint();
-        if state.doubt.is_some_and(|doubt| checkpoint.place.offset >= doubt.to) {
+        if state
+            .doubt
+            .is_some_and(|doubt| checkpoint.place.offset >= doubt.to)
+        {
             state.doubt = None;
         }
         state.mode = Some(flow.sender.mode());
@@ -916,7 +925,11 @@ impl Flow {
         let count = ready.len();
         for (index, ready) in ready.into_iter().enumerate() {
             let size = ready.batch.size_bytes() as u64;
-            let part = if index + 1 == count { left } else { size.min(left) };
+            let part = if index + 1 == count {
+                left
+            } else {
+                size.min(left)
+            };
             left -= part;
             self.line.push_back((ready, part));
         }
@@ -950,7 +963,10 @@ impl Flow {
                 timestamp_max: ready.timestamp_max,
             };
             let assigned = self.sender.push(batch, now).map_err(|error| {
-                Fault::new(Kind::Source, format!("batches do not follow each other: {error}"))
+                Fault::new(
+                    Kind::Source,
+                    format!("batches do not follow each other: {error}"),
+                )
             })?;
             let producer = WireProducer {
                 id: self.producer.id.0,
@@ -1001,7 +1017,10 @@ impl Flow {
         self.backlog = None;
         self.starved = None;
         self.fault_ahead = None;
-        while self.held.back().is_some_and(|held| held.from >= from.offset)
+        while self
+            .held
+            .back()
+            .is_some_and(|held| held.from >= from.offset)
             && let Some(held) = self.held.pop_back()
         {
             self.share.give(held.bytes);

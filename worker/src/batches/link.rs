@@ -103,13 +103,7 @@ impl Running {
         );
         let lanes = Lanes::default();
         let rack = context.source.client_options.get("client.rack").cloned();
-        let reader = Source::new(
-            ends.source,
-            ends.number,
-            rack,
-            budget,
-            tracker.clone(),
-        );
+        let reader = Source::new(ends.source, ends.number, rack, budget, tracker.clone());
         tracker.spawn({
             let (lanes, cancel) = (lanes.clone(), cancel.clone());
             async move {

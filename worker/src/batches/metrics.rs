@@ -43,9 +43,7 @@ const WHYS: [Why; 7] = [
 impl BatchMetrics {
     pub(super) fn new(link: &LinkId) -> Self {
         let link = link.to_string();
-        let of = |path: &'static str, why: &'static str| {
-            counter!(BATCHES, "link" => link.clone(), "path" => path, "reason" => why)
-        };
+        let of = |path: &'static str, why: &'static str| counter!(BATCHES, "link" => link.clone(), "path" => path, "reason" => why);
         Self {
             passed: of("passed", ""),
             rewritten: WHYS.map(|why| of("rewritten", why.label())),

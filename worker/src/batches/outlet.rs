@@ -133,10 +133,7 @@ impl Outlet {
     }
 
     /// Nothing more comes: waits for what is under way.
-    async fn finish(
-        &mut self,
-        sent: &mut FuturesOrdered<impl Future<Output = Sent>>,
-    ) {
+    async fn finish(&mut self, sent: &mut FuturesOrdered<impl Future<Output = Sent>>) {
         while let Some((items, answer)) = sent.next().await {
             match answer {
                 Ok(answer) => self.answered(items, answer),
@@ -236,7 +233,9 @@ impl Outlet {
         } else if answer == Answer::Terminal {
             let index = told.record_errors.first().map(|error| error.index);
             let index = index.and_then(|index| usize::try_from(index).ok());
-            lane.refused(item.run, item.id, index, |offset| refusal(lane, offset, told));
+            lane.refused(item.run, item.id, index, |offset| {
+                refusal(lane, offset, told)
+            });
         } else {
             if matches!(answer, Answer::Refused | Answer::Unsure) && !leader_is_other {
                 let cause = format!("target partition {at} takes no records: {}", told.code);
@@ -300,12 +299,8 @@ fn meaning(told: &PartitionAnswer) -> Answer {
             _,
         ) => Answer::Refused,
         (code, _) => match code.class() {
-            Class::Retryable | Class::Refresh => {
-                Answer::Unsure
-            }
-            Class::Terminal | Class::Fenced => {
-                Answer::Terminal
-            }
+            Class::Retryable | Class::Refresh => Answer::Unsure,
+            Class::Terminal | Class::Fenced => Answer::Terminal,
         },
     }
 }
@@ -322,7 +317,9 @@ fn is_sound([header, payload]: &[Bytes; 2]) -> bool {
 }
 
 fn damaged(lane: &Lane) -> Fault {
-    let from = lane.checkpoint().map_or(0, |checkpoint| checkpoint.place.offset.0);
+    let from = lane
+        .checkpoint()
+        .map_or(0, |checkpoint| checkpoint.place.offset.0);
     Fault::new(
         Kind::Source,
         format!(
@@ -336,8 +333,10 @@ fn damaged(lane: &Lane) -> Fault {
 fn refusal(lane: &Lane, offset: Offset, told: &PartitionAnswer) -> Fault {
     let TopicPartition { topic, partition } = &lane.target;
     let limits = &lane.spec.limits;
-    let now = |value: Option<String>| value.map_or(String::new(), |value| format!(" (now {value})"));
-    let millis = |limit: Option<Duration>| now(limit.map(|limit| format!("{} ms", limit.as_millis())));
+    let now =
+        |value: Option<String>| value.map_or(String::new(), |value| format!(" (now {value})"));
+    let millis =
+        |limit: Option<Duration>| now(limit.map(|limit| format!("{} ms", limit.as_millis())));
     let code = told.code;
     let (kind, what) = match code {
         Code::MESSAGE_TOO_LARGE | Code::RECORD_LIST_TOO_LARGE => {
@@ -359,7 +358,10 @@ fn refusal(lane: &Lane, offset: Offset, told: &PartitionAnswer) -> Fault {
             (Kind::Target, what)
         }
         code => {
-            let words = told.record_errors.first().and_then(|error| error.message.clone());
+            let words = told
+                .record_errors
+                .first()
+                .and_then(|error| error.message.clone());
             let words = words.or_else(|| told.message.clone());
             let words = words.map_or(String::new(), |words| format!(" ({words})"));
             let what = match code {
@@ -375,7 +377,9 @@ fn refusal(lane: &Lane, offset: Offset, told: &PartitionAnswer) -> Fault {
     };
     Fault::new(
         kind,
-        format!("target topic {topic} partition {partition} refuses source offset {offset}: {what}"),
+        format!(
+            "target topic {topic} partition {partition} refuses source offset {offset}: {what}"
+        ),
     )
 }
 

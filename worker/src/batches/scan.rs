@@ -84,7 +84,11 @@ pub(super) async fn scan(
                     break;
                 }
                 Ok(Entry::Message(_)) => {
-                    return Err(unreadable(stretch, position, "it has an old message format"));
+                    return Err(unreadable(
+                        stretch,
+                        position,
+                        "it has an old message format",
+                    ));
                 }
                 Err(error) => return Err(unreadable(stretch, position, &error.to_string())),
             };
@@ -227,7 +231,9 @@ fn late(stretch: &Stretch, position: Offset, last: Option<&Error>) -> Fault {
     let cause = last.map_or(String::new(), |last| format!(" ({last})"));
     Fault::new(
         Kind::Source,
-        format!("offsets [{from}, {to}) of {at} were not read in time, only up to {position}{cause}"),
+        format!(
+            "offsets [{from}, {to}) of {at} were not read in time, only up to {position}{cause}"
+        ),
     )
 }
 

@@ -19,10 +19,7 @@ use super::{
     fetcher::{Fetcher, FetcherHandle},
     lane::{Lane, Side},
 };
-use crate::{
-    budget::Budget,
-    fault::Kind,
-};
+use crate::{budget::Budget, fault::Kind};
 
 /// Longest question for a leader.
 const LEADER_TIME: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ use kreplicator_model::{
     checkpoint::CheckpointMeta,
     exact::{
         self, CheckpointPlace, Count, DeliveryMode, Line, NewLine, NextProducer, Place, Producer,
-        ProducerEpoch, ProducerId, ReadFrom, Resume, Rewind, Sender, Start, Tail,
-        TailScan, TakeOver, TakeOverInput, TargetView, Why, take_over,
+        ProducerEpoch, ProducerId, ReadFrom, Resume, Rewind, Sender, Start, Tail, TailScan,
+        TakeOver, TakeOverInput, TargetView, Why, take_over,
     },
     ids::{Offset, WorkerId},
     spec::{GapPolicy, StartPolicy},
@@ -100,7 +100,7 @@ impl Starter {
                         if let Some(new_line) = new_line {
                             let new_line = NewLine { from, ..new_line };
                             self.write_line(lane, &facts, new_line).await?;
-                    lines_written += 1;
+                            lines_written += 1;
                         } else if let Some(resume) = resume.rewound(from, count, facts.view.end) {
                             return Ok(self.resume(lane, &facts, resume));
                         }
@@ -116,7 +116,7 @@ impl Starter {
                             repeats_max: None,
                         });
                         self.write_line(lane, &facts, new_line).await?;
-                    lines_written += 1;
+                        lines_written += 1;
                     }
                 },
                 TakeOver::ReadTail { from } => {
@@ -152,7 +152,12 @@ impl Starter {
             .topic(&lane.spec.target_topic, deadline)
             .await
             .map_err(target)?;
-        let cluster_id = self.target.client.cluster_id(deadline).await.map_err(target)?;
+        let cluster_id = self
+            .target
+            .client
+            .cluster_id(deadline)
+            .await
+            .map_err(target)?;
         let line_target = LineTarget {
             cluster: self.target.client.settings().cluster.clone(),
             cluster_id,
@@ -162,7 +167,11 @@ impl Starter {
         let link_topic = lane.spec.id.link_topic();
         // The line first, then the checkpoint, then the target: each is at least as new as what it is
         // held against.
-        let lines = self.lines.load(&link_topic, &line_target).await.map_err(stored)?;
+        let lines = self
+            .lines
+            .load(&link_topic, &line_target)
+            .await
+            .map_err(stored)?;
         let line = lines.line(lane.spec.id.partition).cloned();
         let producer_id = self.producer_id(lane, &line_target).await?;
         let checkpoint = self.checkpoint(lane).await?;
@@ -244,8 +253,11 @@ impl Starter {
         let group = &self.group.name;
         let fault = |text: String| Fault::new(Kind::Checkpoint, text);
         let committed = self.group.committed(&lane.source).await;
-        let committed = committed
-            .map_err(|error| fault(format!("checkpoints in group {group} cannot be read: {error}")))?;
+        let committed = committed.map_err(|error| {
+            fault(format!(
+                "checkpoints in group {group} cannot be read: {error}"
+            ))
+        })?;
         let Some(committed) = committed else {
             return Ok(None);
         };
@@ -259,17 +271,11 @@ impl Starter {
         let counted = meta.and_then(|meta| meta.counted);
         Ok(Some(CheckpointPlace {
             offset: committed.offset,
-            counted: counted
-                .map(|counted| (counted.producer, counted.count, counted.target_end)),
+            counted: counted.map(|counted| (counted.producer, counted.count, counted.target_end)),
         }))
     }
 
-    async fn first_offset(
-        &self,
-        lane: &Lane,
-        start: Offset,
-        end: Offset,
-    ) -> Result<Offset, Error> {
+    async fn first_offset(&self, lane: &Lane, start: Offset, end: Offset) -> Result<Offset, Error> {
         Ok(match lane.spec.start {
             StartPolicy::Earliest => start,
             StartPolicy::Latest => end,
@@ -399,8 +405,10 @@ impl Starter {
         let found = scan::after(&self.source.client, &stretch, from.skip_records, deadline).await?;
         found.ok_or_else(|| {
             let records = from.skip_records;
-            let text = format!("source partition {} has fewer than {records} records from {} on",
-                lane.source, from.offset);
+            let text = format!(
+                "source partition {} has fewer than {records} records from {} on",
+                lane.source, from.offset
+            );
             Fault::new(Kind::Truncated, text)
         })
     }

@@ -48,8 +48,7 @@ impl Outlets {
         outlets.retain(|_, outlet| outlet.is_alive());
         let outlet = outlets.entry(broker).or_insert_with(|| {
             let purpose = Purpose::Produce(self.number);
-            let (outlet, handle) =
-                Outlet::new(self.client.clone(), broker, purpose, self.patience);
+            let (outlet, handle) = Outlet::new(self.client.clone(), broker, purpose, self.patience);
             self.tracker.spawn(outlet.run());
             handle
         });

@@ -45,12 +45,10 @@ use self::{
     lane::{Lane, LaneNumber, Shared},
 };
 use crate::{
+    board::Promise,
     budget::Budget,
     clock::WallClock,
-    board::Promise,
-    engine::{
-        Delivery, Engine, LinkContext, RunningTask, Status, Stopped, TaskSpec, Weakness,
-    },
+    engine::{Delivery, Engine, LinkContext, RunningTask, Status, Stopped, TaskSpec, Weakness},
     fence::OwnershipFence,
     flow_metrics::{self, LinkMetrics},
     sink::kafka::KafkaSink,
@@ -286,7 +284,9 @@ impl RunningTask for Task {
     }
 
     fn status(&self) -> Status {
-        self.lane.board.status(&self.lane.numbers().shown(), PROMISE)
+        self.lane
+            .board
+            .status(&self.lane.numbers().shown(), PROMISE)
     }
 
     async fn stop(&self, deadline: Duration) -> Stopped {
