@@ -42,11 +42,11 @@ impl Sender {
             }
             Answer::OldEpoch => self.end(Action::Stop(Stop::NewerLine)),
             Answer::Refused => {
-                entry.state = EntryState::Refused { is_sequence: false };
+                entry.refuse();
                 self.went_wrong();
             }
             Answer::Duplicate | Answer::Unsure => {
-                entry.state = EntryState::Unsure;
+                entry.doubt();
                 self.went_wrong();
             }
             Answer::Terminal => self.end(Action::Stop(Stop::Terminal(id))),

@@ -20,6 +20,11 @@ impl Sender {
             return;
         }
         let is_confirmation = self.is_confirming && self.flow == Flow::ReadingTail;
+        if !matches!(view.tail, Some(Tail::Unreadable)) {
+            // Whatever became of the question for the tail (a lost connection takes it along), it may be
+            // put again while something is left to confirm.
+            self.is_confirming = false;
+        }
         self.heard = now.mono;
         self.flow = Flow::Flowing;
         if matches!(view.state, StateAnswer::Unsupported) && view.tail == Some(Tail::Unreadable) {

@@ -92,6 +92,25 @@ fn five_batches_are_in_flight_and_a_sixth_is_not_taken() {
     assert_eq!(full, PushError::Full { held: 5 });
 }
 
+/// A broker that cannot take anything now says so before it looks whether it has the batch already. Seen
+/// behind a later batch that was acknowledged, that is no hole.
+#[test]
+fn a_refusal_does_not_tell_that_an_earlier_attempt_is_not_there() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 2);
+    let (id, attempt) = flying[0];
+    sender.answered(id, attempt, Answer::Unsure, now(1));
+    ack(&mut sender, flying[1], 60);
+    let again = sent(&mut sender);
+    assert_eq!(again, [(id, 2)]);
+    sender.answered(id, 2, Answer::Refused, now(1));
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget), "no new line");
+    sender.target_seen(&seen(20, 70), now(1));
+    assert_eq!(sent(&mut sender), [], "it is there");
+    assert_eq!(sender.checkpoint().place.offset, Offset(20));
+    assert_eq!(sender.mode(), DeliveryMode::ExactlyOnce);
+}
+
 #[test]
 fn without_a_guard_one_goes_alone_until_it_is_acknowledged() {
     let mut sender = sender(true);

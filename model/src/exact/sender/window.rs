@@ -33,6 +33,8 @@ pub(super) struct Entry {
     pub state: EntryState,
     /// Attempts made.
     pub attempt: u32,
+    /// An attempt ended without a word of the target, and nothing has shown since that it is not there.
+    pub may_be_there: bool,
     /// Its records are so old that the state it leaves behind may be dropped at once.
     pub is_old: bool,
 }
@@ -40,6 +42,22 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn end(&self) -> Count {
         self.first.plus(u64::from(self.batch.records))
+    }
+
+    /// Nobody knows whether it is at the target.
+    pub(super) fn doubt(&mut self) {
+        self.state = EntryState::Unsure;
+        self.may_be_there = true;
+    }
+
+    /// This attempt was not appended. An earlier one may have been: brokers look whether they can take a
+    /// batch before they look whether they have it.
+    pub(super) fn refuse(&mut self) {
+        self.state = if self.may_be_there {
+            EntryState::Unsure
+        } else {
+            EntryState::Refused { is_sequence: false }
+        };
     }
 }
 
@@ -139,6 +157,7 @@ impl Window {
             first: next,
             state: EntryState::Ready,
             attempt: 0,
+            may_be_there: false,
             is_old,
         };
         self.next_id += 1;
@@ -235,7 +254,7 @@ impl Window {
     pub(super) fn lose_connection(&mut self) {
         for entry in &mut self.entries {
             if entry.state == EntryState::InFlight {
-                entry.state = EntryState::Unsure;
+                entry.doubt();
             }
         }
     }
@@ -294,6 +313,7 @@ impl Window {
             }
             if !is_acked {
                 entry.state = EntryState::Ready;
+                entry.may_be_there = false;
             }
         }
         if let Some(index) = cut {
