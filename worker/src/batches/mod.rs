@@ -76,7 +76,8 @@ pub struct BatchEngine {
     lines: Arc<dyn LineBook>,
     clock: WallClock,
     base: Instant,
-    cancel: CancellationToken,
+    /// Ends whatever still lives when the engine is closed or everything is dropped.
+    closing: CancellationToken,
     tracker: TaskTracker,
     numbers: AtomicU64,
     state: Mutex<State>,
@@ -111,7 +112,7 @@ impl BatchEngine {
             lines,
             clock: WallClock::system(),
             base: Instant::now(),
-            cancel,
+            closing: cancel.child_token(),
             tracker: TaskTracker::new(),
             numbers: AtomicU64::new(0),
             state: Mutex::default(),
@@ -161,7 +162,7 @@ impl BatchEngine {
                     clock: self.clock.clone(),
                     base: self.base,
                     tracker: self.tracker.clone(),
-                    cancel: self.cancel.child_token(),
+                    cancel: self.closing.child_token(),
                 },
             );
             state.links.insert(id.clone(), running);
@@ -188,7 +189,7 @@ impl Engine for BatchEngine {
             source: running.source.clone(),
             outlets: running.outlets.clone(),
             commits: running.commits.clone(),
-            cancel: self.cancel.clone(),
+            cancel: self.closing.clone(),
         });
         self.tracker.spawn(life.run());
         Arc::new(Task {
@@ -206,6 +207,7 @@ impl Engine for BatchEngine {
     async fn close(&self, deadline: Duration) {
         let state = std::mem::take(&mut *self.lock());
         drop(state);
+        self.closing.cancel();
         self.tracker.close();
         // Lapses where a cluster does not answer; the process is about to end.
         drop(timeout(deadline, self.tracker.wait()).await);
