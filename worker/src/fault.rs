@@ -1,6 +1,8 @@
 //! Why a task cannot go on: a kind for metrics and decisions, a cause for people.
 
-use kreplicator_model::task::FaultKind;
+use kreplicator_model::{checkpoint::CheckpointMeta, ids::Offset, task::FaultKind};
+
+use crate::engine::TaskSpec;
 
 /// What sort of trouble it is; the label of the fault counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,6 +85,58 @@ impl Fault {
             cause: cause.into(),
         }
     }
+}
+
+impl Fault {
+    /// Source offsets `[from, to)` are gone, and the link halts on gaps.
+    #[must_use]
+    pub fn halted_by_gap(from: Offset, to: Offset) -> Self {
+        Self::new(
+            Kind::Gap,
+            format!(
+                "source offsets [{from}, {to}) were deleted before they were copied and the link \
+                 halts on gaps; set on_gap to continue_and_report, or reset the checkpoint to {to}"
+            ),
+        )
+    }
+
+    /// The source partition ends before what was copied.
+    #[must_use]
+    pub fn truncated(position: Offset, end: Offset) -> Self {
+        Self::new(
+            Kind::Truncated,
+            format!(
+                "the source partition ends at {end}, before offset {position} that was copied up to: \
+                 the topic was truncated or made anew; check both topics, then reset the checkpoint"
+            ),
+        )
+    }
+
+    /// The checkpoint of a task was saved under a later ownership than ours.
+    #[must_use]
+    pub fn taken_over(spec: &TaskSpec, by: &CheckpointMeta) -> Self {
+        Self::new(
+            Kind::Fenced,
+            format!(
+                "worker {} has taken over with epoch {}, ours is {}; if no other worker here runs this \
+                 task, another installation uses link {} on the same clusters: stop it, or name the \
+                 link otherwise",
+                by.worker, by.epoch, spec.epoch, spec.id.link
+            ),
+        )
+    }
+}
+
+/// An error with its causes, as one line for people: a transport's own text says nothing.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
 }
 
 /// A cluster's error as a fault of every task that needs the cluster.

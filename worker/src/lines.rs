@@ -8,13 +8,12 @@
 //!
 //! - [`LineBook`]: the door.
 //! - [`StoredLines`]: behind it, the metadata store.
-//! - [`gather`]: many callers at once make few calls. [`draft`]: which writes fit.
+//! - [`crate::gather`]: many callers at once make few calls. [`draft`]: which writes fit.
 //!
 //! Workers write these keys without the leader's guard: no decision of the controller rests on them,
 //! and a line has to be agreed on while no controller is there.
 
 mod draft;
-mod gather;
 mod stored;
 
 use std::{fmt::Debug, sync::Arc};

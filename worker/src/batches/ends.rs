@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::join_all;
 use kreplicator_kafka::secrets::SecretSource;
 use kreplicator_model::{
     exact::{ProducerEpoch, ProducerState, Sequence, StateAnswer},
@@ -25,8 +26,10 @@ use kreplicator_wire::{
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::gather::Gather;
-use crate::fault::{Fault, Kind};
+use crate::{
+    fault::{Fault, Kind},
+    gather::Gather,
+};
 
 /// Secrets of this process as the client wants them.
 #[derive(Debug)]
@@ -72,126 +75,95 @@ pub(super) fn fault(kind: Kind, client: &ClusterClient, error: &Error) -> Fault 
     }
 }
 
+/// The topic setting that tells whether records are removed by key.
+const CLEANUP_POLICY: &str = "cleanup.policy";
+
 /// First offset and end of a log.
 pub(super) type Range = (Offset, Offset);
 
-/// A cluster's answers about partitions.
+/// A cluster's answers about partitions. Clones put their questions together.
 #[derive(Debug, Clone)]
 pub(super) struct Questions {
     pub(super) client: ClusterClient,
-    /// Log start and last stable offset.
-    committed_ranges: Gather<TopicPartition, Result<Range, Error>>,
-    /// Log start and high watermark.
-    ranges: Gather<TopicPartition, Result<Range, Error>>,
-    /// Log end of the leader, committed or not.
-    log_ends: Gather<TopicPartition, Option<Offset>>,
-    /// Every producer's state.
-    producers: Gather<TopicPartition, Result<Vec<State>, Error>>,
-    /// Whether a topic is compacted.
-    compacted: Gather<TopicName, Result<bool, Error>>,
     deadline: Duration,
+    waiting: Arc<Waiting>,
+}
+
+/// Those who wait for the next call of each kind.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Log start and last stable offset.
+    committed_ranges: Gather<(), TopicPartition, Result<Range, Error>>,
+    /// Log start and high watermark.
+    ranges: Gather<(), TopicPartition, Result<Range, Error>>,
+    /// Log end of the leader, committed or not.
+    log_ends: Gather<(), TopicPartition, Option<Offset>>,
+    /// Every producer's state.
+    producers: Gather<(), TopicPartition, Result<Vec<State>, Error>>,
+    /// Whether a topic is compacted.
+    compacted: Gather<(), TopicName, Result<bool, Error>>,
 }
 
 type State = kreplicator_wire::cluster::producers::ProducerState;
 
 impl Questions {
-    pub(super) fn new(client: ClusterClient, deadline: Duration, tracker: &TaskTracker) -> Self {
-        let by_isolation = |isolation| {
-            let client = client.clone();
-            Gather::new(tracker, move |keys: Vec<TopicPartition>| {
-                let client = client.clone();
-                Box::pin(async move {
-                    let end = Instant::now() + deadline;
-                    let of = |at: At| {
-                        let asked = keys.iter().map(|key| (key.clone(), at)).collect();
-                        client.list_offsets(asked, isolation, end)
-                    };
-                    let (starts, mut ends) = futures::join!(of(At::Earliest), of(At::Latest));
-                    let ranges = starts.into_iter().filter_map(|(at, start)| {
-                        let end = ends.remove(&at)?;
-                        Some((at, range(start, end)))
-                    });
-                    ranges.collect()
-                })
-            })
-        };
-        let log_ends = {
-            let client = client.clone();
-            Gather::new(tracker, move |keys: Vec<TopicPartition>| {
-                let client = client.clone();
-                Box::pin(async move {
-                    let end = Instant::now() + deadline;
-                    let epochs = keys.into_iter().filter_map(|at| {
-                        let epoch = client.known_leader(&at)?.epoch?;
-                        Some((at, epoch))
-                    });
-                    let told = client.offset_for_leader_epoch(epochs.collect(), end).await;
-                    told.into_iter()
-                        .map(|(at, told)| (at, told.ok().flatten().map(|told| told.end)))
-                        .collect()
-                })
-            })
-        };
-        let producers = {
-            let client = client.clone();
-            Gather::new(tracker, move |keys: Vec<TopicPartition>| {
-                let client = client.clone();
-                Box::pin(async move {
-                    let end = Instant::now() + deadline;
-                    client
-                        .describe_producers(keys.into_iter().collect(), end)
-                        .await
-                })
-            })
-        };
-        let compacted = {
-            let client = client.clone();
-            Gather::new(tracker, move |topics: Vec<TopicName>| {
-                let client = client.clone();
-                Box::pin(async move {
-                    let end = Instant::now() + deadline;
-                    let asks = topics.into_iter().map(|topic| {
-                        let client = &client;
-                        async move {
-                            let configs = client.topic_configs(&topic, &["cleanup.policy"], end);
-                            let configs = configs.await;
-                            let is_compacted = configs.map(|configs| {
-                                let policy = configs.get("cleanup.policy");
-                                policy.is_some_and(|policy| policy.contains("compact"))
-                            });
-                            (topic, is_compacted)
-                        }
-                    });
-                    futures::future::join_all(asks).await.into_iter().collect()
-                })
-            })
-        };
+    /// Questions that are answered, or not, within `deadline` each.
+    pub(super) fn new(client: ClusterClient, deadline: Duration) -> Self {
         Self {
-            committed_ranges: by_isolation(Isolation::Committed),
-            ranges: by_isolation(Isolation::Uncommitted),
-            log_ends,
-            producers,
-            compacted,
             client,
             deadline,
+            waiting: Arc::default(),
         }
     }
 
     /// Log start and last stable offset of a partition.
     pub(super) async fn committed_range(&self, at: &TopicPartition) -> Result<Range, Error> {
-        let answer = self.committed_ranges.ask(at.clone()).await;
-        answer.unwrap_or_else(|| Err(self.silence(at)))
+        let call = |asked| self.ranges_of(asked, Isolation::Committed);
+        let gather = &self.waiting.committed_ranges;
+        gather.ask(&(), at.clone(), call).await
     }
 
     /// Log start and high watermark of a partition.
     pub(super) async fn range(&self, at: &TopicPartition) -> Result<Range, Error> {
-        let answer = self.ranges.ask(at.clone()).await;
-        answer.unwrap_or_else(|| Err(self.silence(at)))
+        let call = |asked| self.ranges_of(asked, Isolation::Uncommitted);
+        self.waiting.ranges.ask(&(), at.clone(), call).await
+    }
+
+    async fn ranges_of(
+        &self,
+        asked: Vec<TopicPartition>,
+        isolation: Isolation,
+    ) -> Vec<Result<Range, Error>> {
+        let end = Instant::now() + self.deadline;
+        let of = |at: At| {
+            let asked = asked.iter().map(|partition| (partition.clone(), at));
+            self.client.list_offsets(asked.collect(), isolation, end)
+        };
+        let (starts, ends) = futures::join!(of(At::Earliest), of(At::Latest));
+        let answers = asked.iter().map(|at| {
+            let told = starts.get(at).zip(ends.get(at));
+            let (start, end) = told.ok_or_else(|| self.silence(at))?;
+            range(start.clone(), end.clone())
+        });
+        answers.collect()
     }
 
     /// The leader's log end, committed or not; None where it cannot tell.
     pub(super) async fn log_end(&self, at: &TopicPartition) -> Option<Offset> {
-        self.log_ends.ask(at.clone()).await.flatten()
+        let call = |asked: Vec<TopicPartition>| async move {
+            let end = Instant::now() + self.deadline;
+            let epochs = asked.iter().filter_map(|at| {
+                let epoch = self.client.known_leader(at)?.epoch?;
+                Some((at.clone(), epoch))
+            });
+            let told = self.client.offset_for_leader_epoch(epochs.collect(), end);
+            let told = told.await;
+            let answers = asked
+                .iter()
+                .map(|at| told.get(at)?.as_ref().ok()?.map(|told| told.end));
+            answers.collect()
+        };
+        self.waiting.log_ends.ask(&(), at.clone(), call).await
     }
 
     /// What the leader remembers of a producer.
@@ -200,8 +172,18 @@ impl Questions {
         at: &TopicPartition,
         producer_id: i64,
     ) -> Result<StateAnswer, Error> {
-        let answer = self.producers.ask(at.clone()).await;
-        let states = match answer.unwrap_or_else(|| Err(self.silence(at))) {
+        let call = |asked: Vec<TopicPartition>| async move {
+            let end = Instant::now() + self.deadline;
+            let partitions = asked.iter().cloned().collect();
+            let told = self.client.describe_producers(partitions, end).await;
+            let answers = asked.iter().map(|at| {
+                let told = told.get(at).cloned();
+                told.unwrap_or_else(|| Err(self.silence(at)))
+            });
+            answers.collect()
+        };
+        let answer = self.waiting.producers.ask(&(), at.clone(), call).await;
+        let states = match answer {
             Ok(states) => states,
             Err(Error::Unsupported { .. }) => return Ok(StateAnswer::Unsupported),
             Err(fault) if is_denied(&fault) => return Ok(StateAnswer::Unsupported),
@@ -220,14 +202,28 @@ impl Questions {
 
     /// Whether reading a topic again may give other records.
     pub(super) async fn is_compacted(&self, topic: &TopicName) -> Result<bool, Error> {
-        let answer = self.compacted.ask(topic.clone()).await;
-        match answer {
-            Some(Ok(is_compacted)) => Ok(is_compacted),
+        let call = |asked: Vec<TopicName>| async move {
+            let topics: BTreeSet<&TopicName> = asked.iter().collect();
+            let settings = topics.into_iter().map(|topic| async move {
+                let end = Instant::now() + self.deadline;
+                let configs = self.client.topic_configs(topic, &[CLEANUP_POLICY], end);
+                (topic, configs.await)
+            });
+            let told: BTreeMap<_, _> = join_all(settings).await.into_iter().collect();
+            let answers = asked.iter().map(|topic| match &told[topic] {
+                Ok(configs) => {
+                    let policy = configs.get(CLEANUP_POLICY);
+                    Ok(policy.is_some_and(|policy| policy.contains("compact")))
+                }
+                Err(fault) => Err(fault.clone()),
+            });
+            answers.collect()
+        };
+        match self.waiting.compacted.ask(&(), topic.clone(), call).await {
             // Who may not see settings has to take the careful way.
-            Some(Err(fault)) if is_denied(&fault) => Ok(true),
-            Some(Err(Error::Unsupported { .. })) => Ok(true),
-            Some(Err(fault)) => Err(fault),
-            None => Err(self.silence(topic)),
+            Err(Error::Unsupported { .. }) => Ok(true),
+            Err(fault) if is_denied(&fault) => Ok(true),
+            answer => answer,
         }
     }
 
@@ -272,59 +268,39 @@ fn is_denied(fault: &Error) -> bool {
     )
 }
 
-/// Committed offsets of a group, asked for together.
+/// Committed offsets of a group, asked for together. Clones put their questions together.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) client: ClusterClient,
     pub(super) name: String,
-    committed: Gather<TopicPartition, Result<Option<Committed>, Error>>,
+    deadline: Duration,
+    waiting: Arc<Gather<(), TopicPartition, Result<Option<Committed>, Error>>>,
 }
 
 impl Group {
-    pub(super) fn new(
-        client: ClusterClient,
-        name: String,
-        deadline: Duration,
-        tracker: &TaskTracker,
-    ) -> Self {
-        let committed = {
-            let (client, name) = (client.clone(), name.clone());
-            Gather::new(tracker, move |keys: Vec<TopicPartition>| {
-                let (client, name) = (client.clone(), name.clone());
-                Box::pin(async move {
-                    let end = Instant::now() + deadline;
-                    let asked: BTreeSet<_> = keys.iter().cloned().collect();
-                    match client.committed_offsets(&name, &asked, end).await {
-                        Ok(mut found) => keys
-                            .into_iter()
-                            .map(|key| {
-                                let committed = found.remove(&key);
-                                (key, Ok(committed))
-                            })
-                            .collect(),
-                        Err(fault) => keys
-                            .into_iter()
-                            .map(|key| (key, Err(fault.clone())))
-                            .collect(),
-                    }
-                })
-            })
-        };
+    /// Questions that are answered, or not, within `deadline` each.
+    pub(super) fn new(client: ClusterClient, name: String, deadline: Duration) -> Self {
         Self {
             client,
             name,
-            committed,
+            deadline,
+            waiting: Arc::default(),
         }
     }
 
     /// The committed offset of a partition; None: there is none.
     pub(super) async fn committed(&self, at: &TopicPartition) -> Result<Option<Committed>, Error> {
-        let answer = self.committed.ask(at.clone()).await;
-        answer.unwrap_or_else(|| {
-            Err(Error::Unreachable {
-                cluster: self.client.settings().cluster.clone(),
-                cause: format!("no answer about group {}", self.name),
-            })
-        })
+        let call = |asked: Vec<TopicPartition>| async move {
+            let end = Instant::now() + self.deadline;
+            let partitions = asked.iter().cloned().collect();
+            let told = self.client.committed_offsets(&self.name, &partitions, end);
+            let told = told.await;
+            let answers = asked.iter().map(|at| match &told {
+                Ok(found) => Ok(found.get(at).cloned()),
+                Err(fault) => Err(fault.clone()),
+            });
+            answers.collect()
+        };
+        self.waiting.ask(&(), at.clone(), call).await
     }
 }

@@ -20,7 +20,7 @@ use kreplicator_model::{
     target_limits::TargetLimits,
 };
 
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, Kind, chain};
 
 /// Records of one batch may unfold to this many bytes; a batch that unfolds to more is a fault of its
 /// task, not the end of the process.
@@ -452,12 +452,7 @@ impl Intake {
     }
 
     fn damaged(&self, error: &dyn std::error::Error) -> Fault {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text.push_str(&format!(": {cause}"));
-            source = cause.source();
-        }
+        let text = chain(error);
         let position = self.position;
         Fault::new(
             Kind::Source,

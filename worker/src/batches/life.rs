@@ -364,14 +364,7 @@ async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> End {
         Ok((start, end)) => {
             lane.measured(start, end);
             if position > end {
-                return End::Fault(Fault::new(
-                    Kind::Truncated,
-                    format!(
-                        "the source partition ends at {end}, before offset {position} that was read up \
-                         to: the topic was truncated or made anew; check both topics, then reset the \
-                         checkpoint"
-                    ),
-                ));
+                return End::Fault(Fault::truncated(position, end));
             }
             End::Again
         }

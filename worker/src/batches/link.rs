@@ -91,9 +91,9 @@ impl Running {
             CheckpointSide::Source => ends.source.clone(),
             CheckpointSide::Target => ends.target.clone(),
         };
-        let group = Group::new(keeper, group_of(link), config.call_timeout, &tracker);
-        let source = Questions::new(ends.source.clone(), config.call_timeout, &tracker);
-        let target = Questions::new(ends.target.clone(), config.call_timeout, &tracker);
+        let group = Group::new(keeper, group_of(link), config.call_timeout);
+        let source = Questions::new(ends.source.clone(), config.call_timeout);
+        let target = Questions::new(ends.target.clone(), config.call_timeout);
         let commits = Commits::new(
             config.clone(),
             group.clone(),

@@ -4,7 +4,7 @@
 //! - [`lane`]: one task on the data path. [`life`]: the same task over time. [`start`]: where it begins.
 //! - [`source`], [`fetcher`]: reading. [`target`], [`outlet`]: sending. [`commits`]: checkpoints.
 //! - [`intake`]: which batches pass, and which are written anew or dropped.
-//! - [`ends`], [`gather`], [`scan`]: questions to clusters.
+//! - [`ends`], [`scan`]: questions to clusters.
 //!
 //! Per worker there are, for each link, one connection to each source broker and one to each target
 //! broker that lead something, and one more to each for small calls, shared by all links.
@@ -16,7 +16,6 @@ mod commits;
 mod config;
 mod ends;
 mod fetcher;
-mod gather;
 pub mod intake;
 mod lane;
 mod life;

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     engine::TaskSpec,
-    fault::{Fault, Kind},
+    fault::{Fault, Kind, chain},
     lines::{self, LineBook, LineTarget, NewEntry, TopicLines, Written},
 };
 
@@ -266,7 +266,7 @@ impl Starter {
         if let Some(meta) = &meta
             && meta.epoch > lane.spec.epoch
         {
-            return Err(taken_over(&lane.spec, meta.epoch, &meta.worker));
+            return Err(Fault::taken_over(&lane.spec, meta));
         }
         let counted = meta.and_then(|meta| meta.counted);
         Ok(Some(CheckpointPlace {
@@ -290,24 +290,11 @@ impl Starter {
         if let Some(checkpoint) = facts.checkpoint
             && checkpoint.offset > facts.source_end
         {
-            let (offset, end) = (checkpoint.offset, facts.source_end);
-            return Err(Fault::new(
-                Kind::Truncated,
-                format!(
-                    "the source partition ends at {end}, before offset {offset} that was copied up to: \
-                     the topic was truncated or made anew; check both topics, then reset the checkpoint"
-                ),
-            ));
+            return Err(Fault::truncated(checkpoint.offset, facts.source_end));
         }
         match (facts.gap(), self.on_gap) {
             (None, _) | (Some(_), GapPolicy::ContinueAndReport) => Ok(()),
-            (Some((from, to)), GapPolicy::Halt) => Err(Fault::new(
-                Kind::Gap,
-                format!(
-                    "source offsets [{from}, {to}) were deleted before they were copied and the link \
-                     halts on gaps; set on_gap to continue_and_report, or reset the checkpoint to {to}"
-                ),
-            )),
+            (Some((from, to)), GapPolicy::Halt) => Err(Fault::halted_by_gap(from, to)),
         }
     }
 
@@ -546,29 +533,7 @@ pub(super) fn commit(
     }
 }
 
-fn taken_over(
-    spec: &TaskSpec,
-    epoch: kreplicator_model::ids::OwnerEpoch,
-    worker: &WorkerId,
-) -> Fault {
-    Fault::new(
-        Kind::Fenced,
-        format!(
-            "worker {worker} has taken over with epoch {epoch}, ours is {}; if no other worker here \
-             runs this task, another installation uses link {} on the same clusters: stop it, or name \
-             the link otherwise",
-            spec.epoch, spec.id.link
-        ),
-    )
-}
-
 /// Names the store's key, and what it or the target said.
 fn stored_fault(error: &lines::Error) -> Fault {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    Fault::new(Kind::Checkpoint, text)
+    Fault::new(Kind::Checkpoint, chain(error))
 }

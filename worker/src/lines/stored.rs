@@ -17,9 +17,8 @@ use tokio::time::{sleep, timeout};
 use super::{
     Allocate, Error, LineBook, LineTarget, NewEntry, Result, TopicLines, Written, differs,
     draft::{Draft, Request, is_for},
-    gather::Gather,
 };
-use crate::clock::WallClock;
+use crate::{clock::WallClock, gather::Gather};
 
 /// Longest time that a call may take, waiting for other callers' turns aside.
 const DEADLINE: Duration = Duration::from_secs(15);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kreplicator_model::{ids::Offset, spec::GapPolicy};
 
-use crate::fault::{Fault, Kind};
+use crate::fault::Fault;
 
 /// One look at a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,14 +58,14 @@ pub(super) fn judge(look: Look, policy: GapPolicy, stall_after: Duration) -> Ver
             // A short grace: records that are deleted by now may lie in the reader's queue.
             _ if look.still_for < stall_after / 2 => Verdict::Fine,
             GapPolicy::ContinueAndReport => Verdict::Skip,
-            GapPolicy::Halt => Verdict::Fault(halted_by_gap(look.position, look.log_start)),
+            GapPolicy::Halt => Verdict::Fault(Fault::halted_by_gap(look.position, look.log_start)),
         };
     }
     if look.asked_at > look.log_end {
         if look.past_end_before + 1 < PAST_END_LOOKS {
             return Verdict::PastEnd;
         }
-        return Verdict::Fault(truncated(look.asked_at, look.log_end));
+        return Verdict::Fault(Fault::truncated(look.asked_at, look.log_end));
     }
     let is_stalled = look.position < look.log_end && look.still_for >= stall_after;
     match (is_stalled, look.pokes < POKES_MAX) {
@@ -83,7 +83,7 @@ pub(super) fn check_start(
     policy: GapPolicy,
 ) -> Result<Start, Fault> {
     if checkpoint > log_end {
-        return Err(truncated(checkpoint, log_end));
+        return Err(Fault::truncated(checkpoint, log_end));
     }
     if checkpoint >= log_start {
         return Ok(Start {
@@ -96,7 +96,7 @@ pub(super) fn check_start(
             at: log_start,
             gap_records: log_start.0.abs_diff(checkpoint.0),
         }),
-        GapPolicy::Halt => Err(halted_by_gap(checkpoint, log_start)),
+        GapPolicy::Halt => Err(Fault::halted_by_gap(checkpoint, log_start)),
     }
 }
 
@@ -109,29 +109,10 @@ pub(super) struct Start {
     pub(super) gap_records: u64,
 }
 
-fn halted_by_gap(from: Offset, to: Offset) -> Fault {
-    Fault::new(
-        Kind::Gap,
-        format!(
-            "source offsets [{from}, {to}) were deleted before they were copied and the link halts on \
-             gaps; set on_gap to continue_and_report, or reset the checkpoint to {to}"
-        ),
-    )
-}
-
-fn truncated(position: Offset, end: Offset) -> Fault {
-    Fault::new(
-        Kind::Truncated,
-        format!(
-            "the source partition ends at {end}, before offset {position} that was copied up to: the \
-             topic was truncated or made anew; check both topics, then reset the checkpoint"
-        ),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Kind;
 
     const STALL: Duration = Duration::from_secs(10);
 

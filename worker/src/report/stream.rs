@@ -14,7 +14,7 @@ use tonic::{
 };
 
 use super::build::Builder;
-use crate::metrics;
+use crate::{fault::chain, metrics};
 
 /// Longest wait for a connection, and for the controller to take the stream.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -116,15 +116,4 @@ async fn send(sender: &mpsc::Sender<WorkerReport>, builder: &mut Builder) -> Res
 
 fn refused(status: Status) -> Ended {
     Ended::Refused(Box::new(status))
-}
-
-/// An error with its causes; the transport's own text says nothing.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -220,15 +220,7 @@ impl Finder {
                 if let Some(meta) = &committed.meta
                     && meta.epoch > ask.spec.epoch
                 {
-                    return Err(Fault::new(
-                        Kind::Fenced,
-                        format!(
-                            "worker {} has taken over with epoch {}, ours is {}; if no other \
-                             worker here runs this task, another installation uses link {} on the \
-                             same clusters: stop it, or name the link otherwise",
-                            meta.worker, meta.epoch, ask.spec.epoch, ask.spec.id.link
-                        ),
-                    ));
+                    return Err(Fault::taken_over(&ask.spec, meta));
                 }
                 return Ok(Found {
                     start: check(committed.offset)?,
