@@ -8,6 +8,7 @@ use crate::batches::{
     fetcher::tests::{FakeFetcher, Told},
     testkit::{BASE_TIME, Made, PRODUCER, Rig, RigMade, damaged as damage, offsets_of},
 };
+use crate::{batches::outlet::Item, fault::Kind};
 
 #[path = "lane_tests/random.rs"]
 mod random;

@@ -1,0 +1,127 @@
+//! What is told of a lane: to the status, to whoever saves its checkpoint, to the log.
+
+use kreplicator_model::{
+    exact::{self, Checkpoint},
+    ids::Offset,
+    spec,
+};
+use tracing::warn;
+
+use super::{Lane, Side, State};
+use crate::{
+    batches::intake::Path,
+    board::{Numbers, Promise},
+    engine::{Delivery, PathSeen, Status},
+};
+
+impl Lane {
+    /// Shows trouble that is being overcome, or its end.
+    pub(in crate::batches) fn trouble(&self, side: Side, cause: Option<&str>) {
+        self.trouble_locked(&mut self.lock(), side, cause);
+    }
+
+    pub(super) fn trouble_locked(&self, state: &mut State, side: Side, cause: Option<&str>) {
+        let before = state.troubles;
+        state.troubles[side as usize] = cause.is_some();
+        if cause.is_some() || (before.contains(&true) && !state.troubles.contains(&true)) {
+            self.board.trouble(cause, self.shared.clock.now());
+        }
+    }
+
+    /// Source offsets `[from, to)` are gone and will never be copied. What was counted before is not
+    /// counted again.
+    pub(in crate::batches) fn count_gap(&self, from: Offset, to: Offset) {
+        let mut state = self.lock();
+        let from = from.max(state.gap_counted_to.unwrap_or(from));
+        if from >= to {
+            return;
+        }
+        let gap_records = to.0.abs_diff(from.0);
+        state.gap_counted_to = Some(to);
+        state.gap_records += gap_records;
+        self.shared.metrics.gap_records.increment(gap_records);
+        warn!(task = %self.spec.id, %from, %to, gap_records,
+            "source offsets were deleted before they were copied");
+    }
+
+    /// The log's range as asked for beside the reading.
+    pub(in crate::batches) fn measured(&self, start: Offset, end: Offset) {
+        let mut state = self.lock();
+        state.log_start = Some(start);
+        state.log_end = Some(end);
+    }
+
+    /// The log's range cannot be asked for.
+    pub(in crate::batches) fn unmeasured(&self) {
+        let mut state = self.lock();
+        state.log_start = None;
+        state.log_end = None;
+    }
+
+    /// What is told of the task.
+    pub(in crate::batches) fn status(&self) -> Status {
+        let numbers = self.numbers();
+        let log = self.log();
+        self.board.measured(log, &numbers, self.shared.clock.now());
+        let (mode, path) = {
+            let state = self.lock();
+            (state.mode, state.path)
+        };
+        let promise = Promise {
+            engine: spec::Engine::Batches,
+            delivery: mode.map(Delivery::from),
+            path: path.map(|path| match path {
+                Path::Passed => PathSeen::Passed,
+                Path::Rewritten(why) => PathSeen::Rewritten(why.label()),
+            }),
+        };
+        self.board.status(&numbers, promise)
+    }
+
+    /// The log's range as it was told last.
+    pub(in crate::batches) fn log(&self) -> Option<(Offset, Offset)> {
+        let state = self.lock();
+        state.log_start.zip(state.log_end)
+    }
+
+    /// The producer of the line and the place up to which it is counted.
+    pub(in crate::batches) fn checkpoint(&self) -> Option<Checkpoint> {
+        self.lock().checkpoint
+    }
+
+    /// Why records may have come twice since the task started here.
+    pub(in crate::batches) fn broken_promise(&self) -> Option<exact::Reason> {
+        self.lock().broken
+    }
+
+    /// Records may come twice from now on, or have.
+    pub(in crate::batches) fn break_promise(&self, why: exact::Reason) {
+        self.lock().broken.get_or_insert(why);
+    }
+
+    /// Whether it is read by a fetcher now.
+    pub(in crate::batches) fn is_read(&self) -> bool {
+        let state = self.lock();
+        let flow = state.flow.as_ref();
+        flow.is_some_and(|flow| flow.backlog.is_none() && flow.is_heard())
+    }
+
+    /// Next offset to be read.
+    pub(in crate::batches) fn position(&self) -> Option<Offset> {
+        let state = self.lock();
+        state.flow.as_ref().map(|flow| flow.intake.position())
+    }
+
+    pub(in crate::batches) fn numbers(&self) -> Numbers {
+        let state = self.lock();
+        let held = state.flow.iter().flat_map(|flow| &flow.held);
+        Numbers {
+            checkpoint: state.checkpoint.map(|checkpoint| checkpoint.place.offset),
+            in_flight: held.map(|held| u64::from(held.records)).sum(),
+            moved_at: state.moved_at,
+            records: state.records,
+            bytes: state.bytes,
+            gap_records: state.gap_records,
+        }
+    }
+}
