@@ -310,6 +310,14 @@ impl Lane {
         self.fail_locked(&mut self.lock(), fault);
     }
 
+    /// The target takes nothing of a flow.
+    pub(super) fn fail_run(&self, run: u64, fault: Fault) {
+        let mut state = self.lock();
+        if state.run == run {
+            self.fail_locked(&mut state, fault);
+        }
+    }
+
     /// The source has no record at the position.
     pub(super) fn out_of_range(&self) {
         self.tell(Event::OutOfRange);

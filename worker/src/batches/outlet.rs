@@ -229,7 +229,12 @@ impl Outlet {
             }
         }
         if told.code == Code::CORRUPT_MESSAGE && !is_sound(&item.parts) {
-            lane.fail(damaged(lane));
+            lane.refused(item.run, item.id, None, damaged);
+        } else if answer == Answer::Terminal && !is_about_a_record(told.code) {
+            let from = lane
+                .checkpoint()
+                .map_or(Offset(0), |saved| saved.place.offset);
+            lane.fail_run(item.run, refusal(lane, from, told));
         } else if answer == Answer::Terminal {
             let index = told.record_errors.first().map(|error| error.index);
             let index = index.and_then(|index| usize::try_from(index).ok());
@@ -316,16 +321,25 @@ fn is_sound([header, payload]: &[Bytes; 2]) -> bool {
         .is_ok_and(|batch| batch.verify().is_ok())
 }
 
-fn damaged(lane: &Lane) -> Fault {
-    let from = lane
-        .checkpoint()
-        .map_or(0, |checkpoint| checkpoint.place.offset.0);
+fn damaged(offset: Offset) -> Fault {
     Fault::new(
         Kind::Source,
         format!(
-            "a batch at or after source offset {from} is damaged: its checksum does not fit its records; \
+            "the batch of source offset {offset} is damaged: its checksum does not fit its records; \
              delete the records below the next good batch on the source, or repair its log"
         ),
+    )
+}
+
+/// Whether a refusal for good is about a record of the batch. Every other would meet each record
+/// alike: no need to find out which.
+fn is_about_a_record(code: Code) -> bool {
+    matches!(
+        code,
+        Code::MESSAGE_TOO_LARGE
+            | Code::RECORD_LIST_TOO_LARGE
+            | Code::INVALID_TIMESTAMP
+            | Code::INVALID_RECORD
     )
 }
 

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::batches::{
     fetcher::tests::client,
+    lane::Event,
     testkit::{Rig, RigMade},
 };
 
@@ -118,6 +119,72 @@ fn a_topic_that_was_made_anew_does_not_share_a_request_with_itself() {
     assert_eq!(names(&outlet.gather().0), [(0, 0), (2, 0)]);
     assert_eq!(names(&outlet.gather().0), [(1, 0)]);
     assert_eq!(names(&outlet.gather().0), [(1, 1)]);
+}
+
+/// A source batch of two records on its way.
+fn under_way(rig: &Rig) -> Item {
+    rig.fetch([&crate::batches::testkit::Made::dense(0, 2).batch()]);
+    rig.sent().pop_front().expect("room for five")
+}
+
+/// The loss of a connection was told for the lane by its old way alone, and what waited by the new one
+/// went with it: nobody sent or answered it any more.
+#[test]
+fn c027_what_came_by_a_newer_way_outlives_the_loss_of_an_older() {
+    let rig = Rig::running(RigMade::default());
+    let first = under_way(&rig);
+    let mut outlet = outlet();
+    let gone = Error::Disconnected {
+        broker: "b".into(),
+        cause: "reset".to_owned(),
+    };
+    let late = item(&rig.lane, first.id.0, 100);
+    outlet.lost(vec![first], &gone);
+    rig.connect();
+    let again = rig.sent().pop_front().expect("sent again");
+    assert_ne!(again.way, late.way);
+    outlet.waiting.push_back(again);
+    rig.events();
+
+    outlet.lost(vec![late], &gone);
+    assert_eq!(outlet.waiting.len(), 1, "it is still to be sent");
+    outlet.unreachable(Vec::new(), &gone);
+    assert!(outlet.waiting.is_empty());
+    assert_eq!(rig.events(), [Event::AskTarget], "the lane was told");
+}
+
+#[test]
+fn c012_a_missing_right_is_told_at_once_and_only_to_the_flow_that_asked() {
+    let rig = Rig::running(RigMade::default());
+    let sent = under_way(&rig);
+    let denied = told(Code::TOPIC_AUTHORIZATION_FAILED, None);
+    let old = item(&rig.lane, sent.id.0, 100);
+    outlet().tell(&Item { run: 0, ..old }, &denied, &[]);
+    assert_eq!(rig.events(), [], "of an earlier flow");
+    outlet().tell(&sent, &denied, &[]);
+    let events = rig.events();
+    assert!(matches!(&events[..], [Event::Failed(_)]), "{events:?}");
+}
+
+#[test]
+fn c024_a_damaged_batch_of_an_earlier_flow_is_nobodys_fault() {
+    let rig = Rig::running(RigMade::default());
+    let sent = under_way(&rig);
+    let corrupt = told(Code::CORRUPT_MESSAGE, None);
+    let parts = [Bytes::from_static(&[0; 61]), Bytes::new()];
+    let late = Item {
+        run: 0,
+        parts: parts.clone(),
+        ..item(&rig.lane, sent.id.0, 100)
+    };
+    outlet().tell(&late, &corrupt, &[]);
+    assert_eq!(rig.events(), []);
+    outlet().tell(&Item { parts, ..sent }, &corrupt, &[]);
+    assert_eq!(
+        rig.events(),
+        [Event::Isolate],
+        "what is before it is delivered first"
+    );
 }
 
 proptest! {

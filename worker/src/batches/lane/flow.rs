@@ -27,6 +27,9 @@ use crate::{
 const FETCH_BYTES_MIN: i32 = 1 << 20;
 /// The most, reached by doubling while answers are full: a long way needs large answers.
 const FETCH_BYTES_MAX: i32 = 8 << 20;
+/// The most that a single batch can make it. Brokers give a first batch whole whatever was asked for, so
+/// this is for those that do not.
+const FETCH_BYTES_ONE: i32 = 100 << 20;
 /// Batches in line before tiny ones are joined: below, latency counts more.
 const JOIN_FROM: usize = 8;
 /// What a fetcher told last counts for so long after its broker's last answer: an answer leaves out what
@@ -165,6 +168,12 @@ impl Flow {
         } else if bytes < asked / 8 {
             self.fetch_bytes = (self.fetch_bytes / 2).max(FETCH_BYTES_MIN);
         }
+    }
+
+    /// The next batch alone has so many bytes.
+    pub(super) fn needs(&mut self, bytes: usize) {
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        self.fetch_bytes = self.fetch_bytes.max(bytes.min(FETCH_BYTES_ONE));
     }
 
     /// Puts batches in line. `bytes` of the share are theirs, in proportion to their sizes.

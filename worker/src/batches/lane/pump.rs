@@ -70,8 +70,7 @@ impl Lane {
             .take(fetched.records, aborted.collect(), &mut taken);
         self.shared.paths.dropped(taken.dropped);
         if let Some(needed) = taken.bytes_needed {
-            let needed = i32::try_from(needed).unwrap_or(i32::MAX);
-            flow.fetch_bytes = flow.fetch_bytes.max(needed);
+            flow.needs(needed);
         }
         flow.enqueue(taken.ready, bytes);
         flow.pass();
