@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kreplicator_model::{ids::LinkId, spec};
-use tracing::warn;
 
 use crate::engine::{Engine, LinkContext, RunningTask, TaskSpec};
 
@@ -15,26 +14,20 @@ use crate::engine::{Engine, LinkContext, RunningTask, TaskSpec};
 #[derive(Debug)]
 pub struct Engines {
     records: Arc<dyn Engine>,
-    batches: Option<Arc<dyn Engine>>,
+    batches: Arc<dyn Engine>,
 }
 
 impl Engines {
-    /// Joins two engines. Without `batches` every task is carried by `records`, which can carry any,
-    /// and its status says so.
+    /// Joins two engines.
     #[must_use]
-    pub fn new(records: Arc<dyn Engine>, batches: Option<Arc<dyn Engine>>) -> Self {
+    pub fn new(records: Arc<dyn Engine>, batches: Arc<dyn Engine>) -> Self {
         Self { records, batches }
     }
 
     fn carrying(&self, context: &LinkContext) -> &Arc<dyn Engine> {
-        match (context.link.engine(), &self.batches) {
-            (spec::Engine::Records, _) => &self.records,
-            (spec::Engine::Batches, Some(batches)) => batches,
-            (spec::Engine::Batches, None) => {
-                let link = &context.link.id;
-                warn!(%link, "this worker has no batch engine; the records engine carries the task");
-                &self.records
-            }
+        match context.link.engine() {
+            spec::Engine::Records => &self.records,
+            spec::Engine::Batches => &self.batches,
         }
     }
 }
@@ -47,21 +40,14 @@ impl Engine for Engines {
 
     async fn release_link(&self, link: &LinkId, deadline: Duration) {
         // The link may have been carried by either.
-        let batches = async {
-            if let Some(batches) = &self.batches {
-                batches.release_link(link, deadline).await;
-            }
-        };
-        futures::join!(self.records.release_link(link, deadline), batches);
+        futures::join!(
+            self.records.release_link(link, deadline),
+            self.batches.release_link(link, deadline)
+        );
     }
 
     async fn close(&self, deadline: Duration) {
-        let batches = async {
-            if let Some(batches) = &self.batches {
-                batches.close(deadline).await;
-            }
-        };
-        futures::join!(self.records.close(deadline), batches);
+        futures::join!(self.records.close(deadline), self.batches.close(deadline));
     }
 }
 
@@ -198,7 +184,7 @@ mod tests {
     #[test]
     fn a_task_starts_on_the_engine_that_its_link_names() {
         let (seen, records, batches) = rig();
-        let engines = Engines::new(records, Some(batches));
+        let engines = Engines::new(records, batches);
         for engine in [spec::Engine::Batches, spec::Engine::Records] {
             start(&engines, Some(engine));
             start(&engines, None);
@@ -208,18 +194,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn without_a_batch_engine_records_carries_all() {
-        let (seen, records, _) = rig();
-        let engines = Engines::new(records, None);
-        start(&engines, Some(spec::Engine::Batches));
-        assert_eq!(*notes(&seen), ["records starts"]);
-    }
-
     #[tokio::test(start_paused = true)]
     async fn both_let_go_side_by_side() {
         let (seen, records, batches) = rig();
-        let engines = Engines::new(records, Some(batches));
+        let engines = Engines::new(records, batches);
         let begun = Instant::now();
         let link = LinkId::new("a-b").expect("legal");
         engines.release_link(&link, LETTING_GO).await;

@@ -391,7 +391,7 @@ fn data_path(
     );
     let records = RecordsEngine::new(settings, secrets, fence, budget, kill.clone());
     DataPath {
-        engine: Arc::new(Engines::new(records, Some(batches))),
+        engine: Arc::new(Engines::new(records, batches)),
         memory_used: Arc::new(move || memory.used_bytes()),
         kill,
     }

@@ -103,7 +103,8 @@ pub enum Why {
 pub enum Denied {
     /// The target topic was deleted and made anew.
     #[error(
-        "the target topic is another than the one copied to; unsubscribe and subscribe again to copy anew"
+        "the target topic is another than the one copied to; to copy anew, delete the link, delete its \
+         consumer group, and put the link again"
     )]
     TargetRecreated,
 }
