@@ -11,7 +11,8 @@ use std::{
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -21,6 +22,8 @@ use crate::wait;
 
 /// Lines of a log shown when something fails.
 const TAIL_LINES: usize = 40;
+/// How long a process may go on after SIGSTOP.
+const FREEZE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -144,12 +147,23 @@ impl Managed {
         self.wait(deadline).await
     }
 
-    /// Freezes the process (SIGSTOP).
+    /// Freezes the process (SIGSTOP) and returns once none of its threads runs any more: the signal alone
+    /// leaves time for an answer.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When it has ended, or has not stopped within [`FREEZE_PATIENCE`].
     pub fn freeze(&mut self) -> Result<()> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        let since = Instant::now();
+        while !is_stopped(self.id())? {
+            ensure!(
+                since.elapsed() < FREEZE_PATIENCE,
+                "{} goes on after SIGSTOP",
+                self.name
+            );
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Lets a frozen process go on (SIGCONT).
@@ -216,6 +230,22 @@ impl Drop for Managed {
             );
         }
     }
+}
+
+/// Whether every thread of a process is stopped.
+fn is_stopped(id: u32) -> Result<bool> {
+    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+        // One that ends in the meantime cannot be read any more.
+        let Ok(stat) = fs::read_to_string(thread?.path().join("stat")) else {
+            continue;
+        };
+        // The state follows the name, which is in parentheses and may hold any character.
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+        if !state.is_some_and(|state| state.starts_with(['T', 'Z', 'X'])) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// How a process was ended, in words.
@@ -339,11 +369,7 @@ mod tests {
         .expect("it starts");
         let state = |id: u32| fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         process.freeze().expect("it runs");
-        wait::until_true("freeze", Duration::from_secs(5), async || {
-            Ok(state(process.id()).contains(") T "))
-        })
-        .await
-        .expect("it stops");
+        assert!(state(process.id()).contains(") T "), "it stops at once");
         process.thaw().expect("it still exists");
         let status = process
             .terminate(Duration::from_secs(5))
