@@ -260,7 +260,8 @@ fn range(
     Ok((start, end.unwrap_or(start)))
 }
 
-fn is_denied(fault: &Error) -> bool {
+/// Whether the user lacks a right.
+pub(super) fn is_denied(fault: &Error) -> bool {
     use kreplicator_wire::code::Code;
     matches!(
         fault.code(),
@@ -302,5 +303,24 @@ impl Group {
             answers.collect()
         };
         self.waiting.ask(&(), at.clone(), call).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kreplicator_wire::code::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_right_is_told_from_other_refusals() {
+        let refused = |code| Error::Refused {
+            what: "orders/0".to_owned(),
+            code,
+        };
+        assert!(is_denied(&refused(Code::TOPIC_AUTHORIZATION_FAILED)));
+        assert!(is_denied(&refused(Code::CLUSTER_AUTHORIZATION_FAILED)));
+        assert!(!is_denied(&refused(Code::UNKNOWN_TOPIC_OR_PARTITION)));
+        assert!(!is_denied(&refused(Code::NOT_LEADER_OR_FOLLOWER)));
     }
 }

@@ -18,6 +18,7 @@ use kreplicator_wire::{
 };
 use tokio::time::{Instant, sleep};
 
+use super::ends;
 use crate::fault::{Fault, Kind};
 
 /// Connections of scans, apart from those of fetchers.
@@ -28,6 +29,29 @@ const BYTES: i32 = 4 << 20;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Records of one batch may unfold to this many bytes.
 const PLAIN_BYTES_MAX: usize = 256 << 20;
+
+/// Why a stretch was not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// We may not.
+    Denied(Fault),
+    /// Anything else.
+    Failed(Fault),
+}
+
+impl From<Unread> for Fault {
+    fn from(unread: Unread) -> Self {
+        match unread {
+            Unread::Denied(fault) | Unread::Failed(fault) => fault,
+        }
+    }
+}
+
+impl From<Fault> for Unread {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault)
+    }
+}
 
 /// A stretch of a partition.
 #[derive(Debug, Clone)]
@@ -48,13 +72,13 @@ pub(super) async fn scan(
     stretch: &Stretch,
     deadline: Instant,
     mut look: impl FnMut(&Batch, Verdict) -> bool,
-) -> Result<(), Fault> {
+) -> Result<(), Unread> {
     let mut position = stretch.from;
     let mut bytes_max = BYTES;
     let mut last: Option<Error> = None;
     while position < stretch.to {
         if Instant::now() >= deadline {
-            return Err(late(stretch, position, last.as_ref()));
+            return Err(late(stretch, position, last.as_ref()).into());
         }
         let fetched = match fetch(client, &stretch.at, position, bytes_max, deadline).await {
             Ok(fetched) => fetched,
@@ -64,7 +88,14 @@ pub(super) async fn scan(
                 sleep(PAUSE).await;
                 continue;
             }
-            Err(fault) => return Err(Fault::new(Kind::Source, fault.to_string())),
+            Err(error) => {
+                let fault = ends::fault(Kind::Source, client, &error);
+                return Err(if ends::is_denied(&error) {
+                    Unread::Denied(fault)
+                } else {
+                    Unread::Failed(fault)
+                });
+            }
         };
         let aborted = fetched.aborted.iter().map(|one| AbortedTransaction {
             producer_id: one.producer_id,
@@ -84,13 +115,10 @@ pub(super) async fn scan(
                     break;
                 }
                 Ok(Entry::Message(_)) => {
-                    return Err(unreadable(
-                        stretch,
-                        position,
-                        "it has an old message format",
-                    ));
+                    let what = "it has an old message format";
+                    return Err(unreadable(stretch, position, what).into());
                 }
-                Err(error) => return Err(unreadable(stretch, position, &error.to_string())),
+                Err(error) => return Err(unreadable(stretch, position, &error.to_string()).into()),
             };
             let verdict = filter
                 .judge(&batch)

@@ -22,7 +22,7 @@ use super::{
     BatchConfig,
     ends::{self, Group, Questions},
     lane::{Lane, Opening, Shared},
-    scan::{self, Stretch},
+    scan::{self, Stretch, Unread},
 };
 use crate::{
     engine::TaskSpec,
@@ -446,8 +446,8 @@ impl Starter {
                 tail.reached(end);
                 Ok(Tail::Read(tail))
             }
-            Err(fault) if fault.cause.contains("AUTHORIZATION") => Ok(Tail::Unreadable),
-            Err(fault) => Err(Fault::new(Kind::Target, fault.cause)),
+            Err(Unread::Denied(_)) => Ok(Tail::Unreadable),
+            Err(Unread::Failed(fault)) => Err(Fault::new(Kind::Target, fault.cause)),
         }
     }
 
