@@ -140,6 +140,13 @@ pub(super) fn is_guarded(producer: Producer, view: &TargetView, durability: Dura
     }
 }
 
+/// Target offset after the `records` that follow `place` ([`Delivered::Ahead`]) and before any other record
+/// of the line, where the committed part of the log has room for nothing else.
+pub(super) fn end_after(place: Place, records: u64, view: &TargetView) -> Option<Offset> {
+    let room = view.end.0.checked_sub(place.target_end.0)?;
+    (u64::try_from(room) == Ok(records)).then_some(view.end)
+}
+
 /// By the end of the target's log, or its tail.
 fn without_state(
     producer: Producer,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    delivered::{Delivered, Durability, Place, delivered, is_guarded},
+    delivered::{Delivered, Durability, Place, delivered, end_after, is_guarded},
     evidence::{StateAnswer, Tail, TargetView},
     line::{Line, NextProducer, Producer, ProducerEpoch, ProducerId},
     mode::{DeliveryMode, Reason},
@@ -67,6 +67,8 @@ pub struct Resume {
     pub place: Place,
     /// Copyable records to pass over from there.
     pub skip_records: u64,
+    /// Target offset after them and before any other record of the line, where it is known.
+    pub skip_end: Option<Offset>,
     /// The broker may have no state and then takes any batch, so the first goes alone.
     pub first_alone: bool,
     /// What can be promised.
@@ -150,6 +152,7 @@ impl Resume {
         Some(Self {
             place,
             skip_records: from.skip_records,
+            skip_end: None,
             ..self
         })
     }
@@ -350,6 +353,7 @@ fn resume(
         producer: known.producer,
         place: known.place,
         skip_records,
+        skip_end: end_after(known.place, skip_records, &input.target),
         first_alone: !is_guarded(known.producer, &input.target, durability),
         mode,
     }

@@ -160,6 +160,11 @@ impl Intake {
         self.position
     }
 
+    /// Records to pass over that are still to come.
+    pub(super) fn skip_left(&self) -> u64 {
+        self.skip_records
+    }
+
     pub(super) fn leader_epoch(&self) -> Option<i32> {
         self.leader_epoch
     }

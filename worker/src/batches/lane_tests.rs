@@ -441,25 +441,38 @@ fn a_reread_forgets_what_was_in_line() {
     }
     assert_eq!(rig.events(), [Event::AskTarget]);
     rig.lane.target_seen(&view(15));
-    let events = rig.events();
-    assert_eq!(events[0], Event::Read(Offset(10)));
-    // What is there and was never acknowledged: is it committed?
-    assert_eq!(events[1..], [Event::ReadTail(Offset(0))]);
+    assert_eq!(rig.events(), [Event::Read(Offset(10))]);
     assert!(rig.sent().is_empty());
     assert_eq!(rig.lane.position(), Some(Offset(10)));
-    let mut tail = exact::TailScan::new(PRODUCER, Offset(0));
-    tail.batch(Some(PRODUCER), exact::Sequence::new(0), 15, Offset(15));
-    rig.lane.target_seen(&exact::TargetView {
-        tail: Some(exact::Tail::Read(tail)),
-        ..view(15)
-    });
-    assert_eq!(rig.checkpoint(), 10);
     rig.fetch(&batches[1..]);
     // Half of the first was there already.
     let sent = rig.sent();
     assert_eq!(records(&sent)[0], (15..20).collect::<Vec<_>>());
     let sequence = parse(&sent[0]).header().producer.base_sequence;
     assert_eq!(sequence, 15);
+    ack(&sent[0]);
+    assert_eq!(rig.checkpoint(), 20);
+}
+
+/// The answer comes first, then the reader.
+#[test]
+fn what_another_owner_delivered_is_passed_over_up_to_its_end() {
+    let rig = Rig::running(RigMade::default());
+    let batches: Vec<_> = (0..7).map(|number| batch(number * 10, 10)).collect();
+    rig.fetch(&batches[..2]);
+    for item in &rig.sent() {
+        tell(item, Answer::OutOfOrder);
+    }
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    rig.lane.target_seen(&view(70));
+    assert_eq!(rig.events(), [Event::Read(Offset(20))]);
+    assert_eq!(rig.checkpoint(), 0);
+    rig.fetch(&batches[2..4]);
+    assert_eq!(rig.checkpoint(), 0);
+    rig.fetch(&batches[4..]);
+    assert_eq!(rig.checkpoint(), 70);
+    assert!(rig.sent().is_empty());
+    assert_eq!(rig.events(), []);
 }
 
 #[test]

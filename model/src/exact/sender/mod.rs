@@ -221,6 +221,8 @@ pub struct Start {
     pub place: Place,
     /// Copyable records that are passed over there.
     pub skip_records: u64,
+    /// Target offset after them and before any other record of the line, where it is known.
+    pub skip_end: Option<Offset>,
     /// The target may have no state: the first batch goes alone.
     pub first_alone: bool,
     /// What was promised at take-over.
@@ -270,6 +272,7 @@ impl From<Resume> for Start {
             producer: resume.producer,
             place: resume.place,
             skip_records: resume.skip_records,
+            skip_end: resume.skip_end,
             first_alone: resume.first_alone,
             mode: resume.mode,
         }
@@ -281,13 +284,17 @@ impl Sender {
     /// asked, not when it has answered.
     #[must_use]
     pub fn new(settings: Settings, start: Start, now: Now) -> Self {
+        let mut window = Window::new(start.place, start.skip_records, settings.history_max);
+        if let Some(end) = start.skip_end {
+            window.know(start.place.count.plus(start.skip_records), end);
+        }
         Self {
             settings,
             producer: start.producer,
             mode: start.mode,
             counts: DeliveryCounts::default(),
             flow: Flow::Flowing,
-            window: Window::new(start.place, start.skip_records, settings.history_max),
+            window,
             notice: None,
             is_alone: start.first_alone,
             is_doubtful: false,
@@ -321,10 +328,11 @@ impl Sender {
         self.window.push(batch, is_old)
     }
 
-    /// Source offsets up to `to`, from where the last batch ended, hold nothing to copy. It counts for
-    /// nothing before [`Action::Reread`] was given.
-    pub fn passed(&mut self, to: Offset) {
-        if self.notice.is_none() {
+    /// Source offsets up to `to`, from where the last batch ended, hold nothing to send: nothing to copy,
+    /// or what is to be passed over. `skip_left`: records to pass over that are still to come. It counts for
+    /// nothing before [`Action::Reread`] was given, and before all was passed over.
+    pub fn passed(&mut self, to: Offset, skip_left: u64) {
+        if self.notice.is_none() && skip_left == 0 {
             self.window.passed(to);
         }
     }
@@ -458,8 +466,8 @@ impl Sender {
         Some(Action::Send { id, attempt })
     }
 
-    /// Batches that the target had already stay unacknowledged until something follows them. Where
-    /// nothing does, the target's log says whether they are committed.
+    /// Batches that the target had already stay unacknowledged until something follows them, if nobody
+    /// knows where they end there. Where nothing follows, the target's log tells.
     fn confirm(&mut self, now: Now) -> Option<Action> {
         if self.is_confirming || !self.window.is_all_there() {
             return None;

@@ -2,7 +2,7 @@
 
 use super::{Action, Flow, Now, Offset, ReadFrom, Reason, Sender, Stop};
 use crate::exact::{
-    delivered::{Delivered, delivered, is_guarded},
+    delivered::{Delivered, delivered, end_after, is_guarded},
     evidence::{StateAnswer, Tail, TailScan, TargetView},
     sequence::Count,
 };
@@ -39,7 +39,7 @@ impl Sender {
             Delivered::Ahead(records) => {
                 let count = front.count.plus(records);
                 self.is_alone = !is_guarded(self.producer, view, self.durability(now));
-                self.ahead(count);
+                self.ahead(count, end_after(front, records, view));
             }
             Delivered::Behind(records) => self.behind(front.count, records),
             Delivered::NotYet => self.flow = Flow::Ask,
@@ -68,13 +68,17 @@ impl Sender {
             return;
         }
         if let Ok(records) = u64::try_from(steps) {
-            self.window.confirm(front.count.plus(records), scan.to());
+            self.window.know(front.count.plus(records), scan.to());
         }
     }
 
-    fn ahead(&mut self, delivered: Count) {
+    /// `end`: where the delivered records end at the target, where it is known.
+    fn ahead(&mut self, delivered: Count, end: Option<Offset>) {
         let (skipped, reread) = self.window.reconcile(delivered);
         self.counts.skipped_records += skipped;
+        if let Some(end) = end {
+            self.window.know(delivered, end);
+        }
         // What was acknowledged after a batch that is now known to be there.
         self.advance();
         let Some((from, skip_records)) = reread else {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::exact::{
-    DeliveryMode, ProducerEpoch, ProducerId, ProducerState, StateAnswer, TargetView,
+    DeliveryMode, ProducerEpoch, ProducerId, ProducerState, StateAnswer, Tail, TailScan, TargetView,
 };
 
 const PRODUCER: Producer = Producer {
@@ -16,6 +16,11 @@ fn now(ms: u64) -> Now {
 }
 
 fn sender(first_alone: bool) -> Sender {
+    sender_from(0, None, first_alone)
+}
+
+/// One that passes records over first.
+fn sender_from(skip_records: u64, skip_end: Option<Offset>, first_alone: bool) -> Sender {
     let settings = Settings {
         in_flight_max: 5,
         quiet_max: Duration::from_millis(100),
@@ -31,7 +36,8 @@ fn sender(first_alone: bool) -> Sender {
             count: Count(0),
             target_end: Offset(50),
         },
-        skip_records: 0,
+        skip_records,
+        skip_end,
         first_alone,
         mode: DeliveryMode::ExactlyOnce,
     };
@@ -297,7 +303,7 @@ fn batches_that_do_not_follow_are_not_taken() {
     assert_eq!(sender.push(batch(5, 10), now(1)), Err(not_next));
     let empty = sender.push(batch(0, 0), now(1)).expect_err("empty");
     assert!(matches!(empty, PushError::Malformed { .. }));
-    sender.passed(Offset(5));
+    sender.passed(Offset(5), 0);
     assert_eq!(sender.checkpoint().place.offset, Offset(5));
     assert!(sender.push(batch(5, 10), now(1)).is_ok());
 }
@@ -334,7 +340,7 @@ fn before_a_reread_is_given_nothing_is_taken_and_nothing_passed_over() {
     // An unclean change of leaders: ten records are gone.
     sender.target_seen(&seen(10, 60), now(1));
     assert!(!sender.has_room());
-    sender.passed(Offset(30));
+    sender.passed(Offset(30), 0);
     let from = ReadFrom {
         offset: Offset(10),
         skip_records: 0,
@@ -342,4 +348,59 @@ fn before_a_reread_is_given_nothing_is_taken_and_nothing_passed_over() {
     assert_eq!(sender.poll(now(1)), Some(Action::Reread { from }));
     assert!(sender.has_room());
     assert_eq!(sender.position(), Offset(10));
+}
+
+#[test]
+fn what_another_owner_delivered_counts_though_nothing_follows_it() {
+    let mut sender = sender_from(20, Some(Offset(70)), false);
+    sender.passed(Offset(15), 5);
+    assert_eq!(sender.checkpoint().place.offset, Offset(0), "some are left");
+    sender.passed(Offset(24), 0);
+    let place = Place {
+        offset: Offset(24),
+        count: Count(20),
+        target_end: Offset(70),
+    };
+    assert_eq!(sender.checkpoint().place, place);
+    assert_eq!(sender.poll(now(1)), None, "nothing is to be asked");
+    let next = sender.push(batch(24, 34), now(1)).expect("room");
+    assert_eq!(next.sequence, Count(20).sequence());
+}
+
+#[test]
+fn where_others_write_too_the_log_tells_where_passed_over_records_end() {
+    let mut sender = sender_from(20, None, false);
+    sender.passed(Offset(24), 0);
+    let from = Offset(50);
+    assert_eq!(sender.poll(now(1)), Some(Action::ReadTail { from }));
+    let mut scan = TailScan::new(PRODUCER, from);
+    scan.batch(Some(PRODUCER), Some(Count(0).sequence()), 20, Offset(75));
+    scan.reached(Offset(80));
+    let read = TargetView {
+        tail: Some(Tail::Read(scan)),
+        ..seen(20, 80)
+    };
+    sender.target_seen(&read, now(1));
+    let place = sender.checkpoint().place;
+    assert_eq!((place.offset, place.target_end), (Offset(24), Offset(80)));
+    assert_eq!(sender.poll(now(1)), None);
+}
+
+#[test]
+fn records_that_were_passed_over_and_are_gone_are_read_again() {
+    let mut sender = sender_from(20, None, false);
+    sender.passed(Offset(24), 0);
+    sender.push(batch(24, 34), now(1)).expect("room");
+    let flying = sent(&mut sender);
+    sender.answered(flying[0].0, 1, Answer::OutOfOrder, now(1));
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    sender.target_seen(&seen(12, 62), now(1));
+    let from = ReadFrom {
+        offset: Offset(0),
+        skip_records: 12,
+    };
+    assert_eq!(sender.poll(now(1)), Some(Action::Reread { from }));
+    assert_eq!(sender.oldest(), None, "nothing is held");
+    let next = sender.push(batch(0, 24), now(1)).expect("room");
+    assert_eq!(next.sequence, Count(12).sequence());
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Assigned, Batch, BatchId, Count, Durability, Offset, Place, PushError};
+use super::{Assigned, Batch, BatchId, Count, Durability, Offset, Place, PushError, UnixMillis};
 
 /// What is known of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) enum EntryState {
     Unsure,
     /// Sent, and it is not at the target. `is_sequence`: because of its sequence.
     Refused { is_sequence: bool },
-    /// At the target, perhaps not committed.
+    /// Committed; where it ends at the target is not known.
     There,
     /// Committed: the target offset after it.
     Acked { end: Offset },
@@ -31,6 +31,10 @@ pub(super) struct Entry {
     /// Place of its first record.
     pub first: Count,
     pub state: EntryState,
+    /// Place after its last record.
+    pub end: Count,
+    /// Nothing was or will be sent: another owner's records, which were passed over.
+    pub is_skip: bool,
     /// Attempts made.
     pub attempt: u32,
     /// An attempt ended without a word of the target, and nothing has shown since that it is not there.
@@ -40,10 +44,6 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn end(&self) -> Count {
-        self.first.plus(u64::from(self.batch.records))
-    }
-
     /// Nobody knows whether it is at the target.
     pub(super) fn doubt(&mut self) {
         self.state = EntryState::Unsure;
@@ -86,6 +86,9 @@ pub(super) struct Window {
     next_id: u64,
     /// The newest batch that was acknowledged was old.
     is_old: bool,
+    /// The records of the line below this place are committed, and only they of the line lie before this
+    /// target offset.
+    known: Option<(Count, Offset)>,
 }
 
 impl Window {
@@ -102,6 +105,7 @@ impl Window {
             history_max,
             next_id: 0,
             is_old: false,
+            known: None,
         }
     }
 
@@ -155,22 +159,28 @@ impl Window {
             batch,
             at,
             first: next,
+            end: next.plus(u64::from(batch.records)),
+            is_skip: false,
             state: EntryState::Ready,
             attempt: 0,
             may_be_there: false,
             is_old,
         };
-        self.next_id += 1;
-        self.cursor = Cursor {
-            offset: batch.to,
-            at: entry.end(),
-            next: entry.end(),
-        };
-        self.entries.push_back(entry);
+        self.append(entry);
         Ok(Assigned {
             id: entry.id,
             sequence: next.sequence(),
         })
+    }
+
+    fn append(&mut self, entry: Entry) {
+        self.next_id += 1;
+        self.cursor = Cursor {
+            offset: entry.batch.to,
+            at: entry.end,
+            next: entry.end,
+        };
+        self.entries.push_back(entry);
     }
 
     /// Batches may grow old while they wait.
@@ -181,14 +191,65 @@ impl Window {
     }
 
     pub(super) fn passed(&mut self, to: Offset) {
-        if to <= self.cursor.offset || self.cursor.at != self.cursor.next {
+        let Cursor { offset, at, next } = self.cursor;
+        if to <= offset {
             return;
         }
-        self.cursor.offset = to;
-        match self.entries.back_mut() {
-            Some(last) => last.batch.to = to,
-            None => self.front.offset = to,
+        if at == next {
+            self.cursor.offset = to;
+            match self.entries.back_mut() {
+                Some(last) => last.batch.to = to,
+                None => self.front.offset = to,
+            }
+            return;
         }
+        self.append(Entry {
+            id: BatchId(self.next_id),
+            batch: Batch {
+                from: offset,
+                to,
+                records: 0,
+                timestamp_max: UnixMillis(i64::MAX),
+            },
+            at,
+            first: at,
+            end: next,
+            is_skip: true,
+            state: EntryState::There,
+            attempt: 0,
+            may_be_there: false,
+            is_old: false,
+        });
+        self.confirm_known();
+    }
+
+    /// The records of the line below `delivered` are committed, and only they of the line lie before target
+    /// offset `end`.
+    pub(super) fn know(&mut self, delivered: Count, end: Offset) {
+        self.known = Some((delivered, end));
+        self.confirm_known();
+    }
+
+    fn confirm_known(&mut self) {
+        let Some((delivered, end)) = self.known else {
+            return;
+        };
+        let is_there = |entry: &&Entry| entry.state == EntryState::There && entry.end <= delivered;
+        let count = self.entries.iter().take_while(is_there).count();
+        let Some(last) = count.checked_sub(1).map(|last| self.entries[last]) else {
+            return;
+        };
+        if last.end != delivered {
+            return;
+        }
+        self.remember();
+        self.front = Place {
+            offset: last.batch.to,
+            count: last.end,
+            target_end: end,
+        };
+        self.is_old = last.is_old;
+        self.entries.drain(..count);
     }
 
     pub(super) fn is_any_in_flight(&self) -> bool {
@@ -197,8 +258,10 @@ impl Window {
             .any(|entry| entry.state == EntryState::InFlight)
     }
 
+    /// Whether everything that is held is at the target, and so is nothing that is still to be read.
     pub(super) fn is_all_there(&self) -> bool {
         !self.entries.is_empty()
+            && self.cursor.at == self.cursor.next
             && self
                 .entries
                 .iter()
@@ -299,15 +362,16 @@ impl Window {
         let mut cut = None;
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let is_acked = matches!(entry.state, EntryState::Acked { .. });
-            if entry.end() <= delivered {
-                if !is_acked {
+            if entry.end <= delivered {
+                if !is_acked && entry.state != EntryState::There {
                     entry.state = EntryState::There;
                     skipped += u64::from(entry.batch.records);
                 }
                 continue;
             }
-            if let Some(inside) = delivered.since(entry.first).filter(|inside| *inside > 0) {
-                skipped += inside;
+            let inside = delivered.since(entry.first).unwrap_or(0);
+            if inside > 0 || entry.is_skip {
+                skipped += if entry.is_skip { 0 } else { inside };
                 cut = Some(index);
                 break;
             }
@@ -328,8 +392,9 @@ impl Window {
             }
             skipped += beyond;
         }
-        self.cursor.next = delivered;
-        let skip_records = delivered.since(self.cursor.at).unwrap_or(0);
+        // What was passed over and is not there is read again, behind what is sent again.
+        self.cursor.next = delivered.max(self.cursor.at);
+        let skip_records = self.cursor.next.since(self.cursor.at).unwrap_or(0);
         (skipped, Some((self.cursor.offset, skip_records)))
     }
 
@@ -348,7 +413,7 @@ impl Window {
             self.remember();
             self.front = Place {
                 offset: entry.batch.to,
-                count: entry.end(),
+                count: entry.end,
                 target_end,
             };
             self.is_old = entry.is_old;
@@ -357,28 +422,9 @@ impl Window {
         Ok(())
     }
 
-    /// The log up to target offset `end` is committed and holds the records below `delivered`.
-    pub(super) fn confirm(&mut self, delivered: Count, end: Offset) {
-        while let Some(first) = self.entries.front().copied() {
-            if first.state != EntryState::There || first.end() > delivered {
-                return;
-            }
-            self.remember();
-            // Where the log holds more of the line than this, its end lies too far back.
-            let is_last = first.end() == delivered;
-            let target_end = if is_last { end } else { self.front.target_end };
-            self.front = Place {
-                offset: first.batch.to,
-                count: first.end(),
-                target_end,
-            };
-            self.is_old = first.is_old;
-            self.entries.pop_front();
-        }
-    }
-
     /// Goes back to a remembered place at or before `count`. Everything held is given up.
     pub(super) fn back_to(&mut self, count: Count) -> Option<Place> {
+        self.known = None;
         while self.front.count > count {
             self.front = self.history.pop_back()?;
         }

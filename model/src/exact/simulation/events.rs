@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// Everything calms down, and one more owner takes over and goes on to the end.
+    /// Everything calms down, and two more owners go on to the end, one after the other.
     pub(super) fn quiesce(&mut self, owners: &mut [Owner]) {
         for (me, owner) in owners.iter_mut().enumerate() {
             *owner = Owner::default();
@@ -262,6 +262,13 @@ impl World {
         self.broker.high_watermark = self.broker.end;
         // What the target lost is noticed by the next record.
         self.source.push(true);
+        self.run_to_end(owners);
+        // The next one begins where the old checkpoint says, and finds everything there.
+        self.run_to_end(owners);
+    }
+
+    /// One more owner takes over and goes on to the end.
+    fn run_to_end(&mut self, owners: &mut [Owner]) {
         self.take_over(0, owners);
         let end = self.source_end();
         for _ in 0..5_000 {

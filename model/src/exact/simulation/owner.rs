@@ -145,6 +145,7 @@ impl Owner {
                 target_end: line.target_from,
             },
             skip_records: 0,
+            skip_end: None,
             first_alone: true,
             mode: super::super::DeliveryMode::ExactlyOnce,
         };
@@ -197,8 +198,9 @@ impl Owner {
             at += 1;
         }
         if contents.is_empty() {
-            if running.skip == 0 {
-                running.sender.passed(Offset(at));
+            running.sender.passed(Offset(at), skip);
+            if running.sender.position() == Offset(at) {
+                running.skip = skip;
             }
             return;
         }

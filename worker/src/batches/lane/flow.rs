@@ -195,12 +195,12 @@ impl Flow {
         }
     }
 
-    /// Accounts for what the intake has passed without a record.
+    /// Accounts for what the intake has passed without a record to send.
     pub(super) fn pass(&mut self) {
         let position = self.intake.position();
         match self.line.back_mut() {
             Some((last, _)) => last.to = last.to.max(position),
-            None => self.sender.passed(position),
+            None => self.sender.passed(position, self.intake.skip_left()),
         }
     }
 

@@ -161,6 +161,7 @@ impl Rig {
             producer: PRODUCER,
             place,
             skip_records: 0,
+            skip_end: None,
             first_alone: false,
             mode: self.made.mode,
         };
