@@ -139,7 +139,7 @@ fn topics_flow_as_declared_and_survive_a_restart() {
         let text = format!(
             "clusters:\n  east: {{bootstrap_servers: \"{}\", {options}}}\n  \
              west: {{bootstrap_servers: \"{}\", {options}}}\n\
-             links:\n  east-west:\n    source: east\n    target: west\n    \
+             links:\n  east-west:\n    engine: records\n    source: east\n    target: west\n    \
              naming: {{prefix: \"east.\"}}\n    topics: [orders{extra}]\n",
             east.bootstrap_servers(),
             west.bootstrap_servers()

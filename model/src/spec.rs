@@ -118,7 +118,7 @@ pub const ALLOW_AUTO_CREATE: &str = "kreplicator.allow.auto.create";
 
 impl Engine {
     /// What carries a link that names none.
-    pub const DEFAULT: Self = Self::Records;
+    pub const DEFAULT: Self = Self::Batches;
 
     /// The stable name, as written in files and shown in status.
     #[must_use]

@@ -157,6 +157,8 @@ impl Demo {
                 id: "east-west".to_owned(),
                 source: "east".to_owned(),
                 target: "west".to_owned(),
+                // A mock cluster cannot say what it has of a producer.
+                engine: v1::Engine::Records.into(),
                 ..v1::Link::default()
             }],
             subscriptions: vec![v1::Subscription {

@@ -216,7 +216,7 @@ async fn c113_the_whole_is_not_green_while_a_part_is_not() {
     let status = link.status.expect("a status");
     assert_eq!(status.health(), v1::Health::Down);
     assert_eq!(status.since_ms, 50);
-    assert_eq!(status.delivery, "at_least_once");
+    assert_eq!(status.delivery, "", "no task has said what it promises");
 
     fleet.ready = false;
     leader.fleet.send_replace(Arc::new(fleet));

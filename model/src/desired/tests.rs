@@ -249,7 +249,7 @@ fn the_batch_engine_is_refused_where_the_target_makes_topics_by_itself() {
         wish.link_mut(link).engine = Some(engine);
     }
     wish.assert_fine();
-    wish.link_mut("a-b").engine = Some(Engine::Batches);
+    wish.link_mut("a-b").engine = None;
     let parts = ["engine batches", "target b", ALLOW_AUTO_CREATE, "records"];
     wish.assert_fault("link a-b", FaultKind::EngineUnfit, &parts);
     let options = &mut wish.cluster("b").client_options;

@@ -224,8 +224,8 @@ mod tests {
             Arc::ptr_eq(&halted, &default),
             "naming the default changes nothing"
         );
-        let on_batches = after(&on(Some(Engine::Batches)));
-        assert_ne!(halted, on_batches, "another engine is another data path");
+        let on_records = after(&on(Some(Engine::Records)));
+        assert_ne!(halted, on_records, "another engine is another data path");
         assert_eq!(*after(&halting), *halted);
         put_cluster(&mut contexts, &cluster("b", "b-2:9092"));
         let moved = contexts.get(&link().id).expect("whole");
