@@ -141,6 +141,15 @@ impl Delivery {
     }
 }
 
+impl Delivery {
+    /// Whether a second owner does no harm, so that the task may go on while nobody knows whether there is
+    /// one.
+    #[must_use]
+    pub fn runs_without_lease(self) -> bool {
+        self == Self::ExactlyOnce
+    }
+}
+
 impl From<exact::DeliveryMode> for Delivery {
     fn from(mode: exact::DeliveryMode) -> Self {
         match mode {
@@ -205,6 +214,13 @@ pub trait RunningTask: Send + Sync + Debug {
 
     /// How it is doing.
     fn status(&self) -> Status;
+
+    /// Whether it may go on though this worker's registration has ended: see
+    /// [`Delivery::runs_without_lease`].
+    fn may_go_on(&self) -> bool {
+        let delivery = self.status().delivery;
+        delivery.is_some_and(Delivery::runs_without_lease)
+    }
 
     /// Stops reading, waits until the target has acknowledged what was read, saves the checkpoint.
     /// After `deadline` what is left is thrown away as far as it can be. When this returns, the task

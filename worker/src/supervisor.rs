@@ -5,7 +5,8 @@
 //! is about to run here, and it stays noted until it has fully stopped.
 //!
 //! One registration is one [`shift`]: it begins by reading the assignment anew, and when its fence
-//! closes every task stops at once. The next registration begins only after that, by itself.
+//! closes every task stops at once, but for those that bear a second owner: they go on, and the next
+//! registration, which begins by itself, takes them over as they run or stops them.
 //!
 //! - [`books`]: the deciding part, pure.
 //! - [`contexts`]: what links are.
@@ -20,7 +21,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kreplicator_model::ids::{LinkId, TaskId, WorkerId};
 use kreplicator_store::{MetaStore, View, ViewOptions, backoff::Backoff, keys};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, MissedTickBehavior, interval, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -28,6 +32,7 @@ use crate::{
     clock::WallClock, engine::Engine, gate::Gate, health::Health, membership::Membership,
     tasks::Tasks,
 };
+use books::Carried;
 use contexts::Contexts;
 use shift::{End, Shift};
 
@@ -110,6 +115,8 @@ pub(crate) struct Supervisor {
     links: View,
     /// Links that may hold clients though none of their tasks runs, since when.
     idle: BTreeMap<LinkId, Instant>,
+    /// What goes on from the registration before.
+    carried: BTreeMap<TaskId, Carried>,
 }
 
 impl Supervisor {
@@ -131,6 +138,7 @@ impl Supervisor {
             links: view(keys::LINKS),
             contexts: Contexts::default(),
             idle: BTreeMap::new(),
+            carried: BTreeMap::new(),
             parts,
         }
     }
@@ -150,6 +158,29 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Stops what runs though this worker is registered nowhere.
+    async fn stop_carried(&mut self) -> Result<(), Error> {
+        let limit = self.parts.settings.task_stop_timeout;
+        let mut stops = JoinSet::new();
+        for id in std::mem::take(&mut self.carried).into_keys() {
+            if let Some(live) = self.parts.tasks.get(&id) {
+                stops.spawn(async move {
+                    let patience = limit + STOP_OVERRUN_MAX;
+                    (id, timeout(patience, live.task.stop(limit)).await.is_ok())
+                });
+            }
+        }
+        while let Some(stop) = stops.join_next().await {
+            let (task, has_stopped) = stop.map_err(|error| Error::Broken(error.to_string()))?;
+            if !has_stopped {
+                let limit = limit + STOP_OVERRUN_MAX;
+                return Err(Error::Stuck { task, limit });
+            }
+            self.parts.tasks.remove(&task);
+        }
+        Ok(())
+    }
+
     async fn serve(&mut self, leave: &CancellationToken) -> Result<(), Error> {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -157,7 +188,7 @@ impl Supervisor {
             self.parts.health.beat(Instant::now());
             let tenure = tokio::select! {
                 biased;
-                () = leave.cancelled() => return Ok(()),
+                () = leave.cancelled() => return self.stop_carried().await,
                 tenure = self.parts.membership.registered() => tenure,
                 _ = tick.tick() => continue,
             };

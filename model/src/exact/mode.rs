@@ -48,6 +48,8 @@ pub struct DeliveryCounts {
     pub restarts: BTreeMap<Reason, u64>,
     /// How often the target was asked for our state.
     pub questions: u64,
+    /// How often it had records that were not sent here.
+    pub overtaken: u64,
 }
 
 impl DeliveryMode {

@@ -2,8 +2,9 @@
 //! brokers forget old commits (C007).
 //!
 //! What is saved is true whoever saves it and however late: it says how far *this* line was delivered, and
-//! a stale save costs some reading. Still nothing is saved once the worker's lease may be over, so that
-//! the lag that tools show does not go back.
+//! a stale save costs some reading. Still, once the worker's lease may be over, only what has just moved is
+//! saved, and only of tasks that go on without it: so the lag that tools show does not go back, as it would
+//! by what a worker saves that was frozen.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -89,7 +90,7 @@ impl Commits {
         if saved == Some(checkpoint) {
             return true;
         }
-        if !self.0.fence.is_open() {
+        if !self.may_save(lane) {
             return false;
         }
         let _turn = self.0.turn.lock().await;
@@ -111,7 +112,7 @@ impl Commits {
             }
             let _turn = self.0.turn.lock().await;
             let due = self.due(all);
-            if due.is_empty() || !self.0.fence.is_open() {
+            if due.is_empty() {
                 continue;
             }
             let mut lost = Vec::new();
@@ -147,9 +148,14 @@ impl Commits {
             let lane = one.lane.upgrade()?;
             let checkpoint = lane.checkpoint()?;
             let moved = one.saved != Some(checkpoint);
-            (all || moved).then_some((lane, checkpoint))
+            ((all || moved) && self.may_save(&lane)).then_some((lane, checkpoint))
         });
         due.collect()
+    }
+
+    fn may_save(&self, lane: &Lane) -> bool {
+        let interval = self.0.config.checkpoint_interval;
+        self.0.fence.is_open() || lane.has_moved_within(2 * interval)
     }
 
     fn note(&self, due: &[(Arc<Lane>, Checkpoint)], lost: &[(TopicPartition, String)]) {

@@ -52,6 +52,8 @@ pub(super) enum Event {
     NewLine { from: ReadFrom, why: exact::Reason },
     /// The sender has ended.
     Stopped(Stop),
+    /// Another owner is ahead, and this worker is registered nowhere: the task is left to the other.
+    Overtaken,
     /// Begin again: the target refuses a record among others.
     Isolate,
     /// The task cannot go on.

@@ -399,6 +399,31 @@ fn c038_with_a_shut_fence_nothing_is_sent_and_acknowledgements_count() {
 }
 
 #[test]
+fn c038_without_a_lease_it_goes_on_until_another_owner_is_ahead() {
+    let rig = Rig::running(RigMade::default());
+    rig.fence.shut();
+    let batches: Vec<_> = (0..7).map(|number| batch(number * 10, 10)).collect();
+    rig.fetch(&batches[..2]);
+    ack_all(&rig);
+    assert_eq!(rig.checkpoint(), 20);
+    rig.fetch(&batches[2..3]);
+    tell(&rig.sent()[0], Answer::OutOfOrder);
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    rig.lane.target_seen(&view(60));
+    assert_eq!(rig.events(), [Event::Overtaken]);
+    assert!(rig.sent().is_empty());
+    // With a lease it passes over what the other has delivered.
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&batches[..2]);
+    for item in &rig.sent() {
+        tell(item, Answer::OutOfOrder);
+    }
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    rig.lane.target_seen(&view(60));
+    assert_eq!(rig.events(), [Event::Read(Offset(20))]);
+}
+
+#[test]
 fn another_fetcher_takes_over_from_the_one_before() {
     let rig = Rig::running(RigMade::default());
     let (mut other, handle) = FakeFetcher::new();

@@ -32,6 +32,9 @@ use crate::{
 const LEADER_TIME: Duration = Duration::from_secs(10);
 /// Between questions that were not answered.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// Why a task does not begin while the fence is shut.
+const UNREGISTERED: &str = "this worker is not registered in the metadata store; the task begins when it \
+     is again";
 /// A last save may take as long.
 const SAVE_TIME: Duration = Duration::from_secs(5);
 
@@ -116,6 +119,9 @@ impl Life {
     /// One attempt: start and flow.
     async fn once(&mut self) -> End {
         let lane = Arc::clone(&self.parts.lane);
+        if let Some(stop) = self.wait_for_registration().await {
+            return End::Stop(stop);
+        }
         let now = lane.shared.clock.now();
         if self.complained_about.is_none() {
             lane.board.enter(State::Starting, now);
@@ -164,6 +170,26 @@ impl Life {
                 return end;
             }
         }
+    }
+
+    /// What runs may go on without a registration, but nothing begins without one: what is read from the
+    /// store and agreed there has to be in this worker's name. Some: it was told to stop meanwhile.
+    async fn wait_for_registration(&mut self) -> Option<Stop> {
+        let lane = Arc::clone(&self.parts.lane);
+        let mut is_told = false;
+        while !lane.shared.fence.is_open() {
+            if !is_told {
+                is_told = true;
+                lane.board
+                    .fault(UNREGISTERED, None, lane.shared.clock.now());
+            }
+            tokio::select! {
+                biased;
+                stop = self.parts.stops.recv() => return stop,
+                () = sleep(AGAIN_AFTER) => {}
+            }
+        }
+        None
     }
 
     /// A fault is shown until the task has got further than it.
@@ -239,7 +265,11 @@ impl Life {
                 Ok(Some(Event::Read(_) | Event::OutOfRange)) => {}
                 // Nothing more is delivered.
                 Ok(Some(
-                    Event::Failed(_) | Event::Isolate | Event::NewLine { .. } | Event::Stopped(_),
+                    Event::Failed(_)
+                    | Event::Isolate
+                    | Event::NewLine { .. }
+                    | Event::Overtaken
+                    | Event::Stopped(_),
                 )) => break,
                 Ok(None) | Err(_) => break,
             }
@@ -307,6 +337,11 @@ async fn act(
             Some(End::Again)
         }
         Event::Isolate => Some(End::Again),
+        Event::Overtaken => {
+            warn!(task = %lane.spec.id, epoch = %lane.spec.epoch,
+                "another worker copies this task while this one is not registered; it is left to the other");
+            Some(End::Again)
+        }
         Event::Stopped(SenderStop::NewerLine | SenderStop::TakeOver) => Some(End::Again),
         // Refusals are told by the outlet, with their reason.
         Event::Stopped(SenderStop::Terminal(_)) => None,

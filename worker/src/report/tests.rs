@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status, Streaming, transport::Server};
 use super::{build::Builder, *};
 use crate::{
     engine::{self, State},
-    testkit::{Rig, engine::status, eventually, rig::put, task, task_on},
+    testkit::{Rig, Script, engine::status, eventually, rig::put, task, task_on},
 };
 
 fn subject(rig: &Rig) -> Subject {
@@ -42,6 +42,10 @@ fn ids(report: &v1::WorkerReport) -> Vec<i32> {
 
 async fn settled(tasks: &[(TaskId, u64)]) -> Rig {
     let mut rig = Rig::start().await;
+    rig.engine.script(Script {
+        exactly_once: true,
+        ..Script::default()
+    });
     rig.assign(tasks.to_vec()).await;
     rig.settle_on(tasks).await;
     rig

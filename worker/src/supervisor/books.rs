@@ -70,6 +70,13 @@ pub(super) enum Action {
     Stop(TaskId, StopReason),
 }
 
+/// A task that runs, as it was started.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Carried {
+    pub(super) spec: TaskSpec,
+    pub(super) context: Arc<LinkContext>,
+}
+
 /// Circumstances of a decision.
 #[derive(Clone, Copy)]
 pub(super) struct Circumstances<'a> {
@@ -154,12 +161,49 @@ impl Books {
         actions
     }
 
-    /// Everything that runs and was not told to stop yet, now told to.
-    pub(super) fn stop_all(&mut self, reason: StopReason) -> Vec<TaskId> {
+    /// A task that went on from an earlier registration. False: it is not assigned here any more, or under
+    /// another ownership; nothing is noted then.
+    pub(super) fn resume(&mut self, carried: Carried) -> bool {
+        let Carried { spec, context } = carried;
+        let holds = |book: &&mut ChunkBook| book.slots.contains_key(&spec.id);
+        let Some(book) = self.chunks.values_mut().find(holds) else {
+            return false;
+        };
+        let Some(slot) = book.slots.get_mut(&spec.id) else {
+            return false;
+        };
+        let wanted = slot.wanted.as_ref().map(|wanted| wanted.epoch);
+        if wanted != Some(spec.epoch) || !matches!(slot.run, Run::Waiting) {
+            return false;
+        }
+        slot.run = Run::Running { spec, context };
+        book.changed = true;
+        true
+    }
+
+    /// What runs and was not told to stop.
+    pub(super) fn running(&self) -> Vec<Carried> {
+        let slots = self.chunks.values().flat_map(|book| book.slots.values());
+        let running = slots.filter_map(|slot| match &slot.run {
+            Run::Running { spec, context } => Some(Carried {
+                spec: spec.clone(),
+                context: Arc::clone(context),
+            }),
+            Run::Waiting | Run::Stopping { .. } => None,
+        });
+        running.collect()
+    }
+
+    /// Everything that runs and was not told to stop yet, now told to; but for what is kept.
+    pub(super) fn stop_all_but(
+        &mut self,
+        keeps: &dyn Fn(&TaskId) -> bool,
+        reason: StopReason,
+    ) -> Vec<TaskId> {
         let mut stopped = Vec::new();
         let slots = self.chunks.values_mut().flat_map(|book| &mut book.slots);
         for (id, slot) in slots {
-            if matches!(slot.run, Run::Running { .. }) {
+            if matches!(slot.run, Run::Running { .. }) && !keeps(id) {
                 slot.note(&Action::Stop(id.clone(), reason));
                 stopped.push(id.clone());
             }

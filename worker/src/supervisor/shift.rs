@@ -1,5 +1,6 @@
 //! The work under one registration.
 
+mod carry;
 mod leave;
 mod release;
 mod tell;
@@ -64,13 +65,21 @@ pub(super) struct Shift<'a> {
     releasing: BTreeSet<LinkId>,
     releases: JoinSet<LinkId>,
     leaving: Option<Leaving>,
+    /// Carried tasks that are not ours any more and have not stopped yet.
+    clearing: BTreeSet<TaskId>,
+    /// The data path acts in the name of this registration.
+    is_admitted: bool,
 }
 
 impl<'a> Shift<'a> {
-    /// Begins to work. Everything of the registration before has stopped.
+    /// Begins to work. Of the registration before only what is carried over still runs.
     pub(super) fn begin(supervisor: &'a mut Supervisor, tenure: Tenure) -> Self {
         let parts = &supervisor.parts;
-        assert!(parts.tasks.is_empty(), "tasks outlived their registration");
+        assert_eq!(
+            parts.tasks.len(),
+            supervisor.carried.len(),
+            "tasks outlived their registration"
+        );
         if parts.membership.is_outdated() {
             parts.membership.publish();
         }
@@ -86,7 +95,6 @@ impl<'a> Shift<'a> {
         let assigned = view(keys::assignments_of(&parts.worker));
         let owned = view(keys::owned_of(&parts.worker));
         parts.health.registered(tenure.incarnation.clone());
-        parts.gate.admit(tenure.registration.fence.clone());
         metrics::registered();
         Self {
             supervisor,
@@ -103,6 +111,8 @@ impl<'a> Shift<'a> {
             releasing: BTreeSet::new(),
             releases: JoinSet::new(),
             leaving: None,
+            clearing: BTreeSet::new(),
+            is_admitted: false,
         }
     }
 
@@ -118,7 +128,7 @@ impl<'a> Shift<'a> {
                 return Ok(End::Lost);
             }
             self.act();
-            if self.leaving.is_some() && self.books.is_idle() {
+            if self.leaving.is_some() && self.is_idle() {
                 return Ok(End::Left);
             }
             let next_write = self.next_write();
@@ -152,7 +162,7 @@ impl<'a> Shift<'a> {
 
     /// Starts and stops what is due, and tells the store what it has to know.
     fn act(&mut self) {
-        if !self.is_read() {
+        if !self.is_read() || !self.admit() {
             return;
         }
         let tasks = Arc::clone(&self.supervisor.parts.tasks);
@@ -243,24 +253,31 @@ impl<'a> Shift<'a> {
         }
         metrics::task_stopped(reason.name(), outcome, since.elapsed());
         self.supervisor.parts.tasks.remove(&id);
-        self.books.stopped(&id);
+        if !self.clearing.remove(&id) {
+            self.books.stopped(&id);
+        }
         self.supervisor.idle.insert(id.link, Instant::now());
         Ok(())
     }
 
-    /// The fence has closed: everything stops at once, and whatever the store holds of us is void.
+    /// The fence has closed: everything stops at once that does not bear a second owner, and whatever the
+    /// store holds of us is void.
     async fn fenced(&mut self) -> Result<(), Error> {
         let parts = &self.supervisor.parts;
         parts.health.lost();
         self.writes.abort_all();
         metrics::ownership_lost();
-        let running = self.books.stop_all(StopReason::Fenced);
+        self.carry_over();
+        let carried = &self.supervisor.carried;
+        let keeps = |id: &TaskId| carried.contains_key(id);
+        let stopping = self.books.stop_all_but(&keeps, StopReason::Fenced);
         warn!(
             incarnation = self.tenure.incarnation,
-            tasks = parts.tasks.len(),
-            "ownership has ended, every task stops"
+            stopping = stopping.len(),
+            going_on = carried.len(),
+            "ownership has ended; tasks that bear a second owner go on, every other stops"
         );
-        for id in running {
+        for id in stopping {
             self.stop(&id, StopReason::Fenced, Duration::ZERO);
         }
         let mut tick = interval(TICK);

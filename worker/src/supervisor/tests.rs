@@ -2,6 +2,7 @@
 //! each of these tests that no task starts unlisted, leaves the list before it stopped, or meets an
 //! open gate after its ownership ended.
 
+mod carried;
 mod leaving;
 mod ownership;
 

@@ -17,6 +17,7 @@ use super::store::FlakyStore;
 use crate::{
     engine::{
         Delivery, Engine, LinkContext, PathSeen, RunningTask, State, Status, Stopped, TaskSpec,
+        Weakness,
     },
     gate::Gate,
 };
@@ -30,6 +31,8 @@ pub(crate) struct Script {
     pub(crate) stop_takes: Duration,
     /// A stop ignores its limit.
     pub(crate) stop_ignores_limit: bool,
+    /// It bears a second owner.
+    pub(crate) exactly_once: bool,
 }
 
 /// One stop as seen by the engine.
@@ -217,13 +220,22 @@ impl RunningTask for FakeTask {
             .stopping
             .lock()
             .expect("no test panics while it holds this");
-        status(if stopping {
+        let state = if stopping {
             State::Stopping
         } else if self.started_at.elapsed() < self.script().start_takes {
             State::Starting
         } else {
             State::Running
-        })
+        };
+        let delivery = if self.script().exactly_once {
+            Delivery::ExactlyOnce
+        } else {
+            Delivery::AtLeastOnce(Weakness::RecordsEngine)
+        };
+        Status {
+            delivery: Some(delivery),
+            ..status(state)
+        }
     }
 
     async fn stop(&self, deadline: Duration) -> Stopped {

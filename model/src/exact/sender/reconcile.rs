@@ -84,6 +84,7 @@ impl Sender {
         let Some((from, skip_records)) = reread else {
             return;
         };
+        self.counts.overtaken += 1;
         if self.settings.source_is_deterministic {
             self.reread(from, skip_records);
             return;

@@ -69,6 +69,8 @@ pub(super) struct Flow {
     pub(super) failed: bool,
     /// Stops the task once everything before it is delivered.
     pub(super) fault_ahead: Option<Fault>,
+    /// How often another owner was found to be ahead, as far as it was dealt with.
+    pub(super) overtaken: u64,
 }
 
 #[derive(Debug)]
@@ -120,6 +122,7 @@ impl Flow {
             draining: false,
             failed: false,
             fault_ahead: None,
+            overtaken: 0,
         }
     }
 

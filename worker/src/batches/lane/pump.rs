@@ -102,6 +102,10 @@ impl Lane {
                 Some(exact::Action::Send { id, attempt }) => self.send(run, flow, id, attempt),
                 Some(exact::Action::AskTarget) => self.tell(Event::AskTarget),
                 Some(exact::Action::ReadTail { from }) => self.tell(Event::ReadTail(from)),
+                Some(exact::Action::Reread { .. }) if self.is_overtaken(flow) => {
+                    flow.failed = true;
+                    self.tell(Event::Overtaken);
+                }
                 Some(exact::Action::Reread { from }) => {
                     if let Some(fetcher) = flow.fetcher.take() {
                         fetcher.stop(&self.source);
@@ -123,7 +127,15 @@ impl Lane {
         self.settle(state);
     }
 
-    /// Whether anything may be sent now. Behind a shut fence the supervisor stops the task.
+    /// Whether another owner was found to be ahead since this was asked last, while it is not known whose
+    /// the task is.
+    fn is_overtaken(&self, flow: &mut Flow) -> bool {
+        let times = flow.sender.counts().overtaken;
+        let is_new = std::mem::replace(&mut flow.overtaken, times) < times;
+        is_new && !self.shared.fence.is_open()
+    }
+
+    /// Whether anything may be sent now. Behind a shut fence the supervisor stops every other task.
     pub(super) fn may_send(&self, flow: &Flow) -> bool {
         let is_owner = flow.sender.mode().runs_without_lease() || self.shared.fence.is_open();
         is_owner && !flow.is_resting

@@ -1,7 +1,9 @@
 //! What is told of a lane: to the status, to whoever saves its checkpoint, to the log.
 
+use std::time::Duration;
+
 use kreplicator_model::{
-    exact::{self, Checkpoint},
+    exact::{self, Checkpoint, DeliveryMode},
     ids::Offset,
     spec,
 };
@@ -87,6 +89,14 @@ impl Lane {
     /// The producer of the line and the place up to which it is counted.
     pub(in crate::batches) fn checkpoint(&self) -> Option<Checkpoint> {
         self.lock().checkpoint
+    }
+
+    /// Whether the task goes on without a lease and its checkpoint has moved within this time.
+    pub(in crate::batches) fn has_moved_within(&self, time: Duration) -> bool {
+        let state = self.lock();
+        let may_go_on = state.mode.is_some_and(DeliveryMode::runs_without_lease);
+        let age_ms = self.shared.clock.now().0 - state.moved_at.0;
+        may_go_on && u64::try_from(age_ms).is_ok_and(|age| Duration::from_millis(age) <= time)
     }
 
     /// Why records may have come twice since the task started here.

@@ -77,9 +77,10 @@ impl Shift<'_> {
             "leaving: stopping the tasks that nobody took"
         );
         let limit = self.supervisor.parts.settings.task_stop_timeout;
-        for id in self.books.stop_all(StopReason::Leaving) {
+        for id in self.books.stop_all_but(&|_| false, StopReason::Leaving) {
             self.stop(&id, StopReason::Leaving, limit);
         }
+        self.clear_carried(StopReason::Leaving, limit);
     }
 }
 

@@ -10,6 +10,10 @@ use super::{Error, Shift};
 
 impl Shift<'_> {
     pub(super) fn release_idle_links(&mut self) {
+        // Before, the books do not know of everything that runs.
+        if !self.is_admitted {
+            return;
+        }
         let now = Instant::now();
         let idle_max = self.supervisor.parts.settings.link_idle_max;
         let is_due = |since: &Instant| now.saturating_duration_since(*since) >= idle_max;
