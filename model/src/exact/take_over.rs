@@ -47,6 +47,24 @@ pub struct TakeOverInput<'a> {
     /// For how long after the timestamp of its last record the target surely keeps a producer's state:
     /// a part of its `producer.id.expiration.ms`.
     pub state_lifetime: Duration,
+    /// The line that this owner has written in the course of this take-over: nothing was sent under it.
+    pub begun: Option<Producer>,
+    /// What the sender of this owner's line has ended with.
+    pub restart: Option<Restart>,
+}
+
+/// A line whose counting has come to an end while it was sent
+/// ([`Action::NewLine`](super::Action::NewLine)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restart {
+    /// The line.
+    pub line: Producer,
+    /// Where the next one begins.
+    pub from: ReadFrom,
+    /// Why.
+    pub why: Reason,
+    /// Records that may come a second time; None: not known.
+    pub repeats_max: Option<u64>,
 }
 
 /// Where to read, and how many copyable records to pass over there.
@@ -140,19 +158,28 @@ pub enum TakeOver {
 }
 
 impl Resume {
-    /// The same after a rewind that has found `from`: `count` is what the rewind looked for.
+    /// The same after a rewind that has found `from`: `count` is what the rewind looked for, the records
+    /// below it are all that the target has; `line_from`: the target offset where the line begins.
     #[must_use]
-    pub fn rewound(self, from: ReadFrom, count: Count, target_end: Offset) -> Option<Self> {
-        let count = count.minus(from.skip_records)?;
+    pub fn rewound(
+        self,
+        from: ReadFrom,
+        count: Count,
+        view: &TargetView,
+        line_from: Offset,
+    ) -> Option<Self> {
+        // What is passed over lies before the end, and nobody knows where.
+        let is_at_end = from.skip_records == 0;
+        let is_committed = view.log_end.is_some_and(|log_end| log_end <= view.end);
         let place = Place {
             offset: from.offset,
-            count,
-            target_end,
+            count: count.minus(from.skip_records)?,
+            target_end: if is_at_end { view.end } else { line_from },
         };
         Some(Self {
             place,
             skip_records: from.skip_records,
-            skip_end: None,
+            skip_end: (!is_at_end && is_committed).then_some(view.end),
             ..self
         })
     }
@@ -180,6 +207,9 @@ pub fn take_over(input: &TakeOverInput<'_>) -> TakeOver {
     if input.target_is_another {
         return TakeOver::Denied(Denied::TargetRecreated);
     }
+    if let Some(new_line) = restarted(input) {
+        return TakeOver::NewLine(new_line);
+    }
     let known = match known(input) {
         Ok(known) => known,
         Err(new_line) => return TakeOver::NewLine(new_line),
@@ -199,12 +229,16 @@ pub fn take_over(input: &TakeOverInput<'_>) -> TakeOver {
     if input.source_start > known.place.offset {
         return restart(input, &known, found, Reason::SourceDeleted);
     }
-    if !input.source_is_deterministic {
+    // Whoever takes such a source over cannot count in what another has begun.
+    let is_fresh = input.begun == Some(known.producer) && found == Delivered::Ahead(0);
+    if !input.source_is_deterministic && !is_fresh {
         return restart(input, &known, found, Reason::SourceCompacted);
     }
     let is_blind = matches!(input.target.state, StateAnswer::Unsupported)
         && matches!(input.target.tail, Some(Tail::Unreadable));
-    let mode = if is_blind {
+    let mode = if !input.source_is_deterministic {
+        DeliveryMode::AtLeastOnce(Reason::SourceCompacted)
+    } else if is_blind {
         DeliveryMode::AtLeastOnce(Reason::TargetTooOld)
     } else {
         DeliveryMode::ExactlyOnce
@@ -249,7 +283,10 @@ fn known(input: &TakeOverInput<'_>) -> Result<Known, NewLine> {
         let offset = checkpoint.map_or(input.first_offset, |checkpoint| checkpoint.offset);
         return Err(first_line(input, offset, Why::First, None));
     };
-    if let Some(checkpoint) = uncounted.filter(|checkpoint| checkpoint.offset > line.base) {
+    // A line is sent only after a checkpoint was counted in it, so one that is not has come since: from the
+    // other data path, or from a person who has put it back.
+    let is_news = input.begun != Some(line.producer());
+    if let Some(checkpoint) = uncounted.filter(|_| is_news) {
         let from = Some(line.producer());
         return Err(first_line(input, checkpoint.offset, Why::OtherEngine, from));
     }
@@ -262,6 +299,30 @@ fn known(input: &TakeOverInput<'_>) -> Result<Known, NewLine> {
         },
         is_unwritten: false,
         floor: line.base,
+    })
+}
+
+/// The line that follows what a sender has ended with, unless somebody has written another meanwhile.
+fn restarted(input: &TakeOverInput<'_>) -> Option<NewLine> {
+    let restart = input.restart?;
+    let line = input.line.map(Line::producer);
+    if line != Some(restart.line) {
+        return None;
+    }
+    let is_there = restart.from.offset >= input.source_start;
+    let from = if is_there {
+        restart.from
+    } else {
+        ReadFrom {
+            offset: input.source_start,
+            skip_records: 0,
+        }
+    };
+    Some(NewLine {
+        producer: restart.line.next(seen_epoch(&input.target)),
+        from,
+        why: Why::Restart(restart.why),
+        repeats_max: restart.repeats_max.filter(|_| is_there),
     })
 }
 

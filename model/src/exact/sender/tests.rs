@@ -404,3 +404,60 @@ fn records_that_were_passed_over_and_are_gone_are_read_again() {
     let next = sender.push(batch(0, 24), now(1)).expect("room");
     assert_eq!(next.sequence, Count(12).sequence());
 }
+
+#[test]
+fn what_is_not_committed_is_asked_for_with_pauses() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 1);
+    sender.answered(flying[0].0, 1, Answer::OutOfOrder, now(1));
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    let uncommitted = TargetView {
+        log_end: Some(Offset(61)),
+        ..seen(10, 60)
+    };
+    sender.target_seen(&uncommitted, now(1));
+    assert_eq!(sender.poll(now(50)), None);
+    assert_eq!(sender.poll(now(101)), Some(Action::AskTarget));
+}
+
+#[test]
+fn a_tail_that_does_not_tell_is_not_read_without_end() {
+    let mut sender = sender_from(20, None, false);
+    sender.passed(Offset(24), 0);
+    let from = Offset(50);
+    assert_eq!(sender.poll(now(1)), Some(Action::ReadTail { from }));
+    let mut scan = TailScan::new(PRODUCER, from);
+    scan.batch(Some(PRODUCER), Some(Count(0).sequence()), 15, Offset(75));
+    scan.batch(Some(PRODUCER), Some(Count(10).sequence()), 10, Offset(85));
+    let disordered = TargetView {
+        tail: Some(Tail::Read(scan)),
+        ..seen(20, 85)
+    };
+    for at in [2, 50, 100, 150] {
+        sender.target_seen(&disordered, now(at));
+        assert_eq!(sender.poll(now(at)), None);
+    }
+    for at in (200..5_000).step_by(50) {
+        assert_eq!(sender.poll(now(at)), None);
+    }
+    assert_eq!(sender.poll(now(5_001)), Some(Action::ReadTail { from }));
+}
+
+/// The target has deleted what lies between the checkpoint and now.
+#[test]
+fn a_tail_cut_off_by_retention_still_tells_where_records_end() {
+    let mut sender = sender_from(20, None, false);
+    sender.passed(Offset(24), 0);
+    assert!(matches!(sender.poll(now(1)), Some(Action::ReadTail { .. })));
+    let mut scan = TailScan::new(PRODUCER, Offset(62));
+    scan.batch(Some(PRODUCER), Some(Count(12).sequence()), 8, Offset(75));
+    scan.reached(Offset(80));
+    let read = TargetView {
+        start: Offset(62),
+        tail: Some(Tail::Read(scan)),
+        ..seen(20, 80)
+    };
+    sender.target_seen(&read, now(1));
+    let place = sender.checkpoint().place;
+    assert_eq!((place.offset, place.target_end), (Offset(24), Offset(80)));
+}

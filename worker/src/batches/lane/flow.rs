@@ -69,6 +69,8 @@ pub(super) struct Flow {
     pub(super) failed: bool,
     /// Stops the task once everything before it is delivered.
     pub(super) fault_ahead: Option<Fault>,
+    /// The source has lost what lies between the position and this offset.
+    pub(super) source_lost: Option<Offset>,
     /// How often another owner was found to be ahead, as far as it was dealt with.
     pub(super) overtaken: u64,
 }
@@ -122,12 +124,16 @@ impl Flow {
             draining: false,
             failed: false,
             fault_ahead: None,
+            source_lost: None,
             overtaken: 0,
         }
     }
 
     pub(super) fn wants_more(&self) -> bool {
-        let is_stopped = self.draining || self.failed || self.fault_ahead.is_some();
+        let is_stopped = self.draining
+            || self.failed
+            || self.fault_ahead.is_some()
+            || self.source_lost.is_some();
         !is_stopped && self.backlog.is_none() && self.starved.is_none()
     }
 
@@ -254,6 +260,17 @@ impl Flow {
         Ok(())
     }
 
+    /// Ends the counting once everything before what the source has lost is delivered.
+    pub(super) fn end_at_loss(&mut self) {
+        if let Some(to) = self.source_lost
+            && self.line.is_empty()
+            && self.backlog.is_none()
+            && !self.draining
+        {
+            self.sender.source_lost(to);
+        }
+    }
+
     pub(super) fn join_tiny(&mut self, spec: &TaskSpec) {
         // What the target has refused once is not hidden among others again.
         let intake = &self.intake;
@@ -277,6 +294,7 @@ impl Flow {
         self.backlog = None;
         self.starved = None;
         self.fault_ahead = None;
+        self.source_lost = None;
         while self
             .held
             .back()
