@@ -211,8 +211,8 @@ impl Etcd {
     ///
     /// # Errors
     /// When it is not running.
-    pub fn freeze(&mut self) -> Result<()> {
-        self.process().freeze()
+    pub async fn freeze(&mut self) -> Result<()> {
+        self.process().freeze().await
     }
 
     /// Lets it go on (SIGCONT).

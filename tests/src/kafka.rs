@@ -250,8 +250,8 @@ impl KafkaCluster {
     ///
     /// # Errors
     /// When it does not run.
-    pub fn freeze(&mut self, index: usize) -> Result<()> {
-        self.brokers[index].process()?.freeze()
+    pub async fn freeze(&mut self, index: usize) -> Result<()> {
+        self.brokers[index].process()?.freeze().await
     }
 
     /// Lets a frozen broker go on.

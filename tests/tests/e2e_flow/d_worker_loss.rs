@@ -75,7 +75,7 @@ fn d3_c038_a_frozen_worker_saves_nothing_and_reads_nothing_when_it_wakes_up() {
         let allowed = rig.allowed_pauses().await;
         let saved = rig.checkpoints().await?;
         let start = Instant::now();
-        rig.system.worker("worker-3")?.process()?.freeze()?;
+        rig.system.worker("worker-3")?.process()?.freeze().await?;
         let frozen = rig.observe(LEASE * 3).await;
         let stayed = before.keys().filter(|lane| !own.contains(*lane));
         rig.check_pauses(stayed, &frozen, &allowed)?;
