@@ -425,6 +425,15 @@ impl Sender {
         self.mode
     }
 
+    /// Whether what is known of the target is fresh: the process was not frozen, and no answer is awaited
+    /// that may tell of another owner.
+    #[must_use]
+    pub fn is_up_to_date(&self, now: Now) -> bool {
+        let unpolled = now.mono.saturating_sub(self.polled);
+        let was_frozen = self.is_doubtful || unpolled > self.settings.quiet_max;
+        self.flow == Flow::Flowing && !was_frozen
+    }
+
     /// What was repeated or healed.
     #[must_use]
     pub fn counts(&self) -> &DeliveryCounts {

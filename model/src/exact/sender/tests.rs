@@ -199,10 +199,17 @@ fn a_tail_that_the_target_lost_is_read_again_from_memory() {
 fn c028_after_a_freeze_the_target_is_asked_first() {
     let mut sender = sender(false);
     sender.push(batch(0, 10), now(1)).expect("room");
+    assert!(!sender.is_up_to_date(now(5_000)), "before anything is done");
     assert_eq!(sender.poll(now(5_000)), Some(Action::AskTarget));
+    assert!(
+        !sender.is_up_to_date(now(5_000)),
+        "nothing was answered yet"
+    );
     // Frozen once more: the answer is old when it is read.
     sender.target_seen(&seen(1, 50), now(9_000));
     assert_eq!(sender.poll(now(9_000)), Some(Action::AskTarget));
+    sender.target_seen(&seen(1, 51), now(9_001));
+    assert!(sender.is_up_to_date(now(9_001)));
 }
 
 #[test]
