@@ -86,10 +86,14 @@ impl Sender {
         }
         // What was acknowledged after a batch that is now known to be there.
         self.advance();
-        let Some((from, skip_records)) = reread else {
+        let Some((mut from, mut skip_records)) = reread else {
             return;
         };
         self.counts.overtaken += 1;
+        if self.window.len() >= self.in_flight_max() {
+            // Nothing would move them, since nothing that follows would find room.
+            (from, skip_records) = self.window.pass_over(delivered);
+        }
         if self.settings.source_is_deterministic {
             self.reread(from, skip_records);
             return;

@@ -172,6 +172,36 @@ fn another_owner_that_is_ahead_is_followed() {
     assert_eq!(sender.counts().skipped_records, 13);
 }
 
+/// As many batches as may be held are there already, and so is what follows them. They may not keep out
+/// what would be acknowledged after them.
+#[test]
+fn another_owner_that_is_ahead_of_a_full_window_is_followed() {
+    let mut sender = sender(false);
+    for (id, attempt) in filled(&mut sender, 5) {
+        sender.answered(id, attempt, Answer::OutOfOrder, now(1));
+    }
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    // Somebody else writes to the target too, so where our records end is not known.
+    sender.target_seen(&seen(70, 130), now(1));
+    let from = ReadFrom {
+        offset: Offset(0),
+        skip_records: 70,
+    };
+    assert_eq!(sender.poll(now(1)), Some(Action::Reread { from }));
+    assert_eq!(sender.oldest(), None);
+    assert!(sender.has_room());
+    let rest = Batch {
+        records: 10,
+        ..batch(0, 80)
+    };
+    let next = sender.push(rest, now(1)).expect("room");
+    assert_eq!(next.sequence, Count(70).sequence());
+    let flying = sent(&mut sender);
+    ack(&mut sender, flying[0], 130);
+    let place = sender.checkpoint().place;
+    assert_eq!((place.offset, sender.oldest()), (Offset(80), None));
+}
+
 #[test]
 fn a_tail_that_the_target_lost_is_read_again_from_memory() {
     let mut sender = sender(false);
