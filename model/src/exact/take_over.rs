@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    delivered::{Delivered, Durability, Place, delivered, end_after, is_guarded},
+    delivered::{Delivered, Durability, Place, delivered, end_after, is_guarded, tail_from},
     evidence::{StateAnswer, Tail, TargetView},
     line::{Line, NextProducer, Producer, ProducerEpoch, ProducerId},
     mode::{DeliveryMode, Reason},
@@ -146,7 +146,8 @@ pub enum TakeOver {
     },
     /// Write a line first.
     NewLine(NewLine),
-    /// Read the target's batch headers from this offset to the high watermark and ask again.
+    /// Read the target's batch headers from this offset to the high watermark and ask again. Where nothing
+    /// lies between, find out whether the log may be read.
     ReadTail {
         /// First target offset to read.
         from: Offset,
@@ -214,6 +215,12 @@ pub fn take_over(input: &TakeOverInput<'_>) -> TakeOver {
         Ok(known) => known,
         Err(new_line) => return TakeOver::NewLine(new_line),
     };
+    let is_unknown = matches!(input.target.state, StateAnswer::Unsupported);
+    if is_unknown && input.target.tail.is_none() {
+        // Even where there is nothing to read: what is promised depends on whether the next owner may.
+        let from = tail_from(known.place, &input.target);
+        return TakeOver::ReadTail { from };
+    }
     let found = delivered(
         known.producer,
         known.place,
@@ -234,8 +241,7 @@ pub fn take_over(input: &TakeOverInput<'_>) -> TakeOver {
     if !input.source_is_deterministic && !is_fresh {
         return restart(input, &known, found, Reason::SourceCompacted);
     }
-    let is_blind = matches!(input.target.state, StateAnswer::Unsupported)
-        && matches!(input.target.tail, Some(Tail::Unreadable));
+    let is_blind = is_unknown && matches!(input.target.tail, Some(Tail::Unreadable));
     let mode = if !input.source_is_deterministic {
         DeliveryMode::AtLeastOnce(Reason::SourceCompacted)
     } else if is_blind {

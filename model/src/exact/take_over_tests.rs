@@ -305,3 +305,26 @@ fn an_old_target_is_exact_by_its_log_and_repeats_without_it() {
     let restart = new_line(take_over(&input(Some(&line), Some(checkpoint(2)), blind)));
     assert_eq!(restart.why, Why::Restart(Reason::TargetTooOld));
 }
+
+/// Nothing lies beyond the checkpoint, and still it decides what is promised whether the log may be read.
+#[test]
+fn an_old_target_is_read_before_anything_is_promised() {
+    let line = line(2);
+    let old = TargetView {
+        state: StateAnswer::Unsupported,
+        log_end: None,
+        ..target(None, 45)
+    };
+    let decide = |tail| {
+        let seen = TargetView { tail, ..old };
+        take_over(&input(Some(&line), Some(checkpoint(2)), seen))
+    };
+    assert_eq!(decide(None), TakeOver::ReadTail { from: Offset(45) });
+    let mut nothing = TailScan::new(producer(2), Offset(45));
+    nothing.reached(Offset(45));
+    let resume = resumed(decide(Some(Tail::Read(nothing))));
+    assert_eq!(resume.mode, DeliveryMode::ExactlyOnce);
+    let resume = resumed(decide(Some(Tail::Unreadable)));
+    assert_eq!(resume.mode, DeliveryMode::AtLeastOnce(Reason::TargetTooOld));
+    assert_eq!(resume.skip_records, 0);
+}

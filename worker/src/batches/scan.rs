@@ -75,28 +75,12 @@ pub(super) async fn scan(
 ) -> Result<(), Unread> {
     let mut position = stretch.from;
     let mut bytes_max = BYTES;
-    let mut last: Option<Error> = None;
     while position < stretch.to {
-        if Instant::now() >= deadline {
-            return Err(late(stretch, position, last.as_ref()).into());
-        }
-        let fetched = match fetch(client, &stretch.at, position, bytes_max, deadline).await {
-            Ok(fetched) => fetched,
-            Err(fault) if fault.is_retryable() => {
-                client.mark_stale(&stretch.at.topic);
-                last = Some(fault);
-                sleep(PAUSE).await;
-                continue;
-            }
-            Err(error) => {
-                let fault = ends::fault(Kind::Source, client, &error);
-                return Err(if ends::is_denied(&error) {
-                    Unread::Denied(fault)
-                } else {
-                    Unread::Failed(fault)
-                });
-            }
+        let settings = Settings {
+            bytes_max,
+            ..Settings::default()
         };
+        let fetched = read(client, stretch, position, &settings, deadline).await?;
         let aborted = fetched.aborted.iter().map(|one| AbortedTransaction {
             producer_id: one.producer_id,
             first_offset: one.first_offset.0,
@@ -141,25 +125,71 @@ pub(super) async fn scan(
     Ok(())
 }
 
+/// Reads from the beginning of a stretch, whatever is there, and only finds out whether we may.
+///
+/// # Errors
+/// As [`scan`].
+pub(super) async fn probe(
+    client: &ClusterClient,
+    stretch: &Stretch,
+    deadline: Instant,
+) -> Result<(), Unread> {
+    let settings = Settings {
+        wait_max: Duration::ZERO,
+        bytes_max: 1,
+        ..Settings::default()
+    };
+    read(client, stretch, stretch.from, &settings, deadline)
+        .await
+        .map(drop)
+}
+
+/// One answer from a position; asks until there is one.
+async fn read(
+    client: &ClusterClient,
+    stretch: &Stretch,
+    position: Offset,
+    settings: &Settings,
+    deadline: Instant,
+) -> Result<Fetched, Unread> {
+    let mut last: Option<Error> = None;
+    while Instant::now() < deadline {
+        match fetch(client, &stretch.at, position, settings, deadline).await {
+            Ok(fetched) => return Ok(fetched),
+            Err(fault) if fault.is_retryable() => {
+                client.mark_stale(&stretch.at.topic);
+                last = Some(fault);
+                sleep(PAUSE).await;
+            }
+            Err(error) => {
+                let fault = ends::fault(Kind::Source, client, &error);
+                return Err(if ends::is_denied(&error) {
+                    Unread::Denied(fault)
+                } else {
+                    Unread::Failed(fault)
+                });
+            }
+        }
+    }
+    Err(late(stretch, position, last.as_ref()).into())
+}
+
 async fn fetch(
     client: &ClusterClient,
     at: &TopicPartition,
     offset: Offset,
-    bytes_max: i32,
+    settings: &Settings,
     deadline: Instant,
 ) -> Result<Fetched, Error> {
     let leader = client.leader(at, deadline).await?;
     let topic = client.topic(&at.topic, deadline).await?;
     let connection = client.connection(leader.broker, SCANS, deadline).await?;
-    let mut session = Session::new(Settings {
-        bytes_max,
-        ..Settings::default()
-    });
+    let mut session = Session::new(settings.clone());
     let position = Position {
         offset,
         leader_epoch: leader.epoch,
         last_fetched_epoch: None,
-        bytes_max,
+        bytes_max: settings.bytes_max,
     };
     session.update(at.clone(), topic.id, position);
     let version = connection.version::<kreplicator_wire::fetch::Request>()?;

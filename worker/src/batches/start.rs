@@ -80,20 +80,28 @@ impl Starter {
     /// # Errors
     /// What stands in the way.
     pub(super) async fn find(&self, lane: &Lane, restart: Option<Restart>) -> Result<Found, Fault> {
-        let mut tail = None;
         let mut lines_written = 0;
         let mut begun = None;
         let deadline = Instant::now() + self.config.scan_timeout;
         while lines_written < LINE_ATTEMPTS_MAX && Instant::now() < deadline {
             let mut facts = self.facts(lane).await?;
-            facts.view.tail = tail;
             self.check(&facts)?;
-            let input = TakeOverInput {
-                begun,
-                restart,
-                ..facts.input(&self.config, &self.shared)
+            let decide = |facts: &Facts| {
+                take_over(&TakeOverInput {
+                    begun,
+                    restart,
+                    ..facts.input(&self.config, &self.shared)
+                })
             };
-            match take_over(&input) {
+            let mut decided = decide(&facts);
+            if let TakeOver::ReadTail { from } = decided {
+                let (producer, end) = (facts.line_producer(), facts.view.end);
+                // Held against the facts that it was asked for: a checkpoint committed meanwhile would
+                // speak of records that this tail cannot have.
+                facts.view.tail = Some(self.read_tail(lane, producer, from, end).await?);
+                decided = decide(&facts);
+            }
+            match decided {
                 TakeOver::Resume(resume) => {
                     self.count_first(lane, &facts, &resume).await?;
                     return Ok(self.resume(lane, &facts, resume));
@@ -130,17 +138,11 @@ impl Starter {
                         lines_written += 1;
                     }
                 },
-                TakeOver::ReadTail { from } => {
-                    let producer = facts.line_producer();
-                    tail = Some(self.read_tail(lane, producer, from, facts.view.end).await?);
-                    continue;
-                }
-                TakeOver::AskAgain => sleep(ASK_AGAIN_AFTER).await,
+                TakeOver::ReadTail { .. } | TakeOver::AskAgain => sleep(ASK_AGAIN_AFTER).await,
                 TakeOver::Denied(denied) => {
                     return Err(Fault::new(Kind::Target, denied.to_string()));
                 }
             }
-            tail = None;
         }
         Err(Fault::new(
             Kind::Checkpoint,
@@ -464,7 +466,8 @@ impl Starter {
         }
     }
 
-    /// Reads what the target's log holds of a producer.
+    /// Reads what the target's log holds of a producer, or where that is nothing, finds out whether it
+    /// may be read.
     pub(super) async fn read_tail(
         &self,
         lane: &Lane,
@@ -478,12 +481,18 @@ impl Starter {
             to: end,
         };
         let deadline = Instant::now() + self.config.scan_timeout;
+        let client = &self.target.client;
         let mut tail = TailScan::new(producer, from);
-        let looked = scan::scan(&self.target.client, &stretch, deadline, |batch, _| {
-            note(&mut tail, batch);
-            true
-        });
-        match looked.await {
+        let looked = if from < end {
+            let note = |batch: &Batch, _| {
+                note(&mut tail, batch);
+                true
+            };
+            scan::scan(client, &stretch, deadline, note).await
+        } else {
+            scan::probe(client, &stretch, deadline).await
+        };
+        match looked {
             Ok(()) => {
                 tail.reached(end);
                 Ok(Tail::Read(tail))
