@@ -10,7 +10,7 @@ use kreplicator_batch::{
 };
 use kreplicator_model::ids::Offset;
 use kreplicator_wire::{
-    cluster::{ClusterClient, Purpose},
+    cluster::{ClusterClient, Purpose, offsets::Isolation},
     code::Code,
     error::Error,
     fetch::{Fetched, Position, Session, Settings},
@@ -61,23 +61,27 @@ pub(super) struct Stretch {
     pub(super) from: Offset,
     /// End, exclusive.
     pub(super) to: Offset,
+    /// Up to the last stable offset, or also what open transactions hold up.
+    pub(super) isolation: Isolation,
 }
 
-/// Reads a stretch, batch by batch, up to the last stable offset; `look` says whether to go on.
+/// Reads a stretch, batch by batch; `look` says whether to go on.
 ///
 /// # Errors
-/// What was not read until `deadline`.
+/// What was not read, once nothing more has come for `patience`.
 pub(super) async fn scan(
     client: &ClusterClient,
     stretch: &Stretch,
-    deadline: Instant,
+    patience: Duration,
     mut look: impl FnMut(&Batch, Verdict) -> bool,
 ) -> Result<(), Unread> {
     let mut position = stretch.from;
     let mut bytes_max = BYTES;
+    let mut deadline = Instant::now() + patience;
     while position < stretch.to {
         let settings = Settings {
             bytes_max,
+            isolation: stretch.isolation,
             ..Settings::default()
         };
         let fetched = read(client, stretch, position, &settings, deadline).await?;
@@ -120,6 +124,8 @@ pub(super) async fn scan(
         }
         if position == before {
             sleep(PAUSE).await;
+        } else {
+            deadline = Instant::now() + patience;
         }
     }
     Ok(())
@@ -216,11 +222,11 @@ async fn fetch(
 pub(super) async fn count(
     client: &ClusterClient,
     stretch: &Stretch,
-    deadline: Instant,
+    patience: Duration,
 ) -> Result<u64, Fault> {
     let mut counted = 0;
     let mut fault = None;
-    scan(client, stretch, deadline, |batch, verdict| {
+    scan(client, stretch, patience, |batch, verdict| {
         if verdict == Verdict::Keep {
             match records_within(batch, stretch.from, stretch.to) {
                 Ok(offsets) => counted += offsets.len() as u64,
@@ -241,7 +247,7 @@ pub(super) async fn after(
     client: &ClusterClient,
     stretch: &Stretch,
     records: u64,
-    deadline: Instant,
+    patience: Duration,
 ) -> Result<Option<Offset>, Fault> {
     if records == 0 {
         return Ok(Some(stretch.from));
@@ -249,7 +255,7 @@ pub(super) async fn after(
     let mut left = records;
     let mut found = None;
     let mut fault = None;
-    scan(client, stretch, deadline, |batch, verdict| {
+    scan(client, stretch, patience, |batch, verdict| {
         if verdict == Verdict::Keep {
             match records_within(batch, stretch.from, stretch.to) {
                 Ok(offsets) if offsets.len() as u64 >= left => {
@@ -285,7 +291,7 @@ fn records_within(batch: &Batch, from: Offset, to: Offset) -> Result<Vec<i64>, S
 }
 
 fn late(stretch: &Stretch, position: Offset, last: Option<&Error>) -> Fault {
-    let Stretch { at, from, to } = stretch;
+    let Stretch { at, from, to, .. } = stretch;
     let cause = last.map_or(String::new(), |last| format!(" ({last})"));
     Fault::new(
         Kind::Source,

@@ -14,7 +14,11 @@ use kreplicator_model::{
     ids::{Offset, WorkerId},
     spec::{GapPolicy, StartPolicy},
 };
-use kreplicator_wire::{cluster::group::Commit, error::Error, topic::TopicId};
+use kreplicator_wire::{
+    cluster::{group::Commit, offsets::Isolation},
+    error::Error,
+    topic::TopicId,
+};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
@@ -82,8 +86,8 @@ impl Starter {
     pub(super) async fn find(&self, lane: &Lane, restart: Option<Restart>) -> Result<Found, Fault> {
         let mut lines_written = 0;
         let mut begun = None;
-        let deadline = Instant::now() + self.config.scan_timeout;
-        while lines_written < LINE_ATTEMPTS_MAX && Instant::now() < deadline {
+        let mut uncommitted_since = None;
+        while lines_written < LINE_ATTEMPTS_MAX {
             let mut facts = self.facts(lane).await?;
             self.check(&facts)?;
             let decide = |facts: &Facts| {
@@ -138,7 +142,13 @@ impl Starter {
                         lines_written += 1;
                     }
                 },
-                TakeOver::ReadTail { .. } | TakeOver::AskAgain => sleep(ASK_AGAIN_AFTER).await,
+                TakeOver::ReadTail { .. } | TakeOver::AskAgain => {
+                    let since = *uncommitted_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > self.config.scan_timeout {
+                        return Err(uncommitted(lane, since.elapsed()));
+                    }
+                    sleep(ASK_AGAIN_AFTER).await;
+                }
                 TakeOver::Denied(denied) => {
                     return Err(Fault::new(Kind::Target, denied.to_string()));
                 }
@@ -431,9 +441,10 @@ impl Starter {
             at: lane.source.clone(),
             from: from.offset,
             to: end,
+            isolation: Isolation::Committed,
         };
-        let deadline = Instant::now() + self.config.scan_timeout;
-        let found = scan::after(&self.source.client, &stretch, from.skip_records, deadline).await?;
+        let (client, patience) = (&self.source.client, self.config.scan_timeout);
+        let found = scan::after(client, &stretch, from.skip_records, patience).await?;
         found.ok_or_else(|| {
             let records = from.skip_records;
             let text = format!(
@@ -449,15 +460,16 @@ impl Starter {
         lane: &Lane,
         mut rewind: Rewind,
     ) -> Result<Option<(ReadFrom, Count)>, Fault> {
-        let deadline = Instant::now() + self.config.scan_timeout;
+        let patience = self.config.scan_timeout;
         loop {
             let (from, to) = rewind.stretch();
             let stretch = Stretch {
                 at: lane.source.clone(),
                 from,
                 to,
+                isolation: Isolation::Committed,
             };
-            let counted = scan::count(&self.source.client, &stretch, deadline).await?;
+            let counted = scan::count(&self.source.client, &stretch, patience).await?;
             match rewind.counted(counted) {
                 Some(Ok(from)) => return Ok(Some((from, rewind.count()))),
                 Some(Err(wider)) => rewind = wider,
@@ -479,8 +491,9 @@ impl Starter {
             at: lane.target.clone(),
             from,
             to: end,
+            isolation: Isolation::Uncommitted,
         };
-        let deadline = Instant::now() + self.config.scan_timeout;
+        let patience = self.config.scan_timeout;
         let client = &self.target.client;
         let mut tail = TailScan::new(producer, from);
         let looked = if from < end {
@@ -488,9 +501,9 @@ impl Starter {
                 note(&mut tail, batch);
                 true
             };
-            scan::scan(client, &stretch, deadline, note).await
+            scan::scan(client, &stretch, patience, note).await
         } else {
-            scan::probe(client, &stretch, deadline).await
+            scan::probe(client, &stretch, Instant::now() + patience).await
         };
         match looked {
             Ok(()) => {
@@ -599,6 +612,19 @@ pub(super) fn commit(
         leader_epoch: None,
         metadata: meta.to_string(),
     }
+}
+
+/// What was sent is not replicated.
+fn uncommitted(lane: &Lane, time: Duration) -> Fault {
+    Fault::new(
+        Kind::Target,
+        format!(
+            "what was sent to target partition {} is not committed after {} s; are enough of its replicas \
+             in sync?",
+            lane.target,
+            time.as_secs()
+        ),
+    )
 }
 
 /// Names the store's key, and what it or the target said.
