@@ -415,6 +415,8 @@ impl Lane {
         let mut state = self.lock();
         if let Some(flow) = state.flow.as_mut() {
             flow.sender.target_seen(view, now);
+            // What is not committed yet takes as long as it takes: no use to ask at once.
+            flow.is_resting |= flow.sender.asks_again();
         }
         self.pump(&mut state);
     }

@@ -546,3 +546,28 @@ fn a_drain_asks_again_for_what_has_given_way_to_it() {
         "{events:?}"
     );
 }
+
+/// The question was put again as fast as the target could answer, for as long as its replicas did not
+/// keep up.
+#[test]
+fn c027_what_is_not_committed_yet_is_asked_for_again_when_time_has_passed() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 2)]);
+    for _ in 0..2 {
+        let sent = rig.sent();
+        rig.lane.connection_lost(sent[0].run, sent[0].way);
+        if rig.events() == [Event::FindTarget] {
+            rig.connect();
+        }
+    }
+    let mut seen = view(2);
+    seen.log_end = Some(Offset(3));
+    for _ in 0..3 {
+        rig.lane.target_seen(&seen);
+        assert_eq!(rig.events(), []);
+        rig.lane.tick();
+        assert_eq!(rig.events(), [Event::AskTarget]);
+    }
+    rig.lane.target_seen(&view(2));
+    assert_eq!(rig.checkpoint(), 2);
+}

@@ -384,6 +384,13 @@ impl Sender {
         }
     }
 
+    /// Whether the target's last word did not suffice, so that [`Self::poll`] asks again; how soon is up to the
+    /// caller.
+    #[must_use]
+    pub fn asks_again(&self) -> bool {
+        self.flow == Flow::Ask
+    }
+
     /// What may be committed. It moves back only where the target lost what it had acknowledged.
     #[must_use]
     pub fn checkpoint(&self) -> Checkpoint {
