@@ -100,6 +100,8 @@ impl Log {
 }
 
 impl FakeBroker {
+    pub(in crate::batches) const ID: BrokerId = BrokerId(1);
+
     pub(in crate::batches) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let inner = Arc::new(Inner {
@@ -132,8 +134,6 @@ impl FakeBroker {
             _serving: serving,
         }
     }
-
-    pub(in crate::batches) const ID: BrokerId = BrokerId(1);
 
     pub(in crate::batches) fn client(&self) -> ClusterClient {
         let cluster = spec::Cluster {
