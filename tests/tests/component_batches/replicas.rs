@@ -78,7 +78,7 @@ async fn c027_c104_a_frozen_follower_stops_its_own_partitions_alone() -> Result<
         caught_up(task.as_ref(), end).await?;
     }
 
-    cluster.freeze(FOLLOWER)?;
+    cluster.freeze(FOLLOWER).await?;
     let frozen_at = Instant::now();
     for _ in 0..4 {
         let end = write(&cluster)?;
