@@ -7,9 +7,9 @@ use kreplicator_batch::Batch;
 use kreplicator_model::{
     checkpoint::CheckpointMeta,
     exact::{
-        self, CheckpointPlace, Count, DeliveryMode, Line, NewLine, NextProducer, Place, Producer,
-        ProducerEpoch, ProducerId, ReadFrom, Restart, Resume, Rewind, Sender, Start, Tail,
-        TailScan, TakeOver, TakeOverInput, TargetView, Why, take_over,
+        self, Checkpoint, CheckpointPlace, Count, DeliveryMode, Line, NewLine, NextProducer, Place,
+        Producer, ProducerEpoch, ProducerId, ReadFrom, Restart, Resume, Rewind, Sender, Start,
+        Tail, TailScan, TakeOver, TakeOverInput, TargetView, Why, take_over,
     },
     ids::{Offset, WorkerId},
     spec::{GapPolicy, StartPolicy},
@@ -72,8 +72,6 @@ struct Facts {
     is_deterministic: bool,
     first_offset: Offset,
     target_topic_id: Option<TopicId>,
-    /// What this task has delivered since it began here, which may not be saved yet.
-    delivered_to: Option<Offset>,
     /// When the target was asked.
     asked: exact::Now,
 }
@@ -197,7 +195,7 @@ impl Starter {
             .map_err(stored)?;
         let line = lines.line(lane.spec.id.partition).cloned();
         let producer_id = self.producer_id(lane, &line_target).await?;
-        let checkpoint = self.checkpoint(lane).await?;
+        let checkpoint = newest(self.checkpoint(lane).await?, lane.checkpoint());
         let asked = self.shared.now();
         let asked_id = counting(line.as_ref(), checkpoint, producer_id).id.0;
         let state = self
@@ -239,7 +237,6 @@ impl Starter {
             is_deterministic: !is_compacted,
             first_offset,
             target_topic_id: topic.id,
-            delivered_to: lane.checkpoint().map(|checkpoint| checkpoint.place.offset),
             asked,
         })
     }
@@ -543,7 +540,7 @@ impl Facts {
     fn gap(&self) -> Option<(Offset, Offset)> {
         let checkpoint = self.checkpoint.map(|checkpoint| checkpoint.offset);
         let base = self.line.as_ref().map(|line| line.base);
-        let from = self.delivered_to.max(checkpoint.or(base))?;
+        let from = checkpoint.or(base)?;
         (from < self.source_start).then_some((from, self.source_start))
     }
 
@@ -572,6 +569,22 @@ impl Facts {
             restart: None,
         }
     }
+}
+
+/// What is known best of what was delivered: as committed, or as this task has seen it since, which is just
+/// as true. What was not counted has come from elsewhere and goes before both.
+fn newest(committed: Option<CheckpointPlace>, seen: Option<Checkpoint>) -> Option<CheckpointPlace> {
+    let seen = seen.map(|Checkpoint { producer, place }| CheckpointPlace {
+        offset: place.offset,
+        counted: Some((producer, place.count, place.target_end)),
+    });
+    let Some(committed) = committed else {
+        return seen;
+    };
+    let progress = |place: &CheckpointPlace| place.counted.map(|(line, count, _)| (line, count));
+    let is_counted = committed.counted.is_some();
+    let is_newer = |seen: &CheckpointPlace| is_counted && progress(seen) > progress(&committed);
+    Some(seen.filter(is_newer).unwrap_or(committed))
 }
 
 /// The line that counts: the newest one known; that of the link's producer before the first.
@@ -630,4 +643,54 @@ fn uncommitted(lane: &Lane, time: Duration) -> Fault {
 /// Names the store's key, and what it or the target said.
 fn stored_fault(error: &lines::Error) -> Fault {
     Fault::new(Kind::Checkpoint, chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(offset: i64, count: u64) -> Place {
+        Place {
+            offset: Offset(offset),
+            count: Count(count),
+            target_end: Offset(offset),
+        }
+    }
+
+    fn producer(epoch: i16) -> Producer {
+        Producer {
+            id: ProducerId(7),
+            epoch: ProducerEpoch(epoch),
+        }
+    }
+
+    fn committed(epoch: i16, offset: i64, count: u64) -> CheckpointPlace {
+        let place = place(offset, count);
+        CheckpointPlace {
+            offset: place.offset,
+            counted: Some((producer(epoch), place.count, place.target_end)),
+        }
+    }
+
+    /// A task that begins again does not go back to what was saved last.
+    #[test]
+    fn what_a_task_has_seen_itself_counts_where_it_is_newer() {
+        let seen = Some(Checkpoint {
+            producer: producer(2),
+            place: place(40, 38),
+        });
+        let own = Some(committed(2, 40, 38));
+        assert_eq!(newest(Some(committed(2, 10, 10)), seen), own);
+        assert_eq!(newest(Some(committed(1, 90, 90)), seen), own);
+        assert_eq!(newest(None, seen), own);
+        for newer in [committed(2, 50, 48), committed(3, 10, 10)] {
+            assert_eq!(newest(Some(newer), seen), Some(newer));
+        }
+        let put_back = CheckpointPlace {
+            offset: Offset(0),
+            counted: None,
+        };
+        assert_eq!(newest(Some(put_back), seen), Some(put_back));
+        assert_eq!(newest(None, None), None);
+    }
 }
