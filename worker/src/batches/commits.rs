@@ -183,20 +183,11 @@ impl Commits {
     ) -> Vec<(TopicPartition, String)> {
         let group = &self.0.group;
         let deadline = Instant::now() + self.0.config.call_timeout;
-        match group
-            .client
-            .commit_offsets(&group.name, commits, deadline)
-            .await
-        {
-            Ok(outcomes) => outcomes
-                .into_iter()
-                .filter_map(|(at, outcome)| Some((at, outcome.err()?.to_string())))
-                .collect(),
-            Err(fault) => {
-                let all = commits.keys();
-                all.map(|at| (at.clone(), fault.to_string())).collect()
-            }
-        }
+        let outcomes = group.client.commit_offsets(&group.name, commits, deadline);
+        let outcomes = outcomes.await.into_iter();
+        outcomes
+            .filter_map(|(at, outcome)| Some((at, outcome.err()?.to_string())))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Watched>> {

@@ -297,7 +297,7 @@ impl Group {
             let told = self.client.committed_offsets(&self.name, &partitions, end);
             let told = told.await;
             let answers = asked.iter().map(|at| match &told {
-                Ok(found) => Ok(found.get(at).cloned()),
+                Ok(outcomes) => outcomes[at].clone(),
                 Err(fault) => Err(fault.clone()),
             });
             answers.collect()
