@@ -190,6 +190,11 @@ async fn producers(cluster: &KafkaCluster) -> Result<()> {
         .context("ours")?;
     ensure!(ours.epoch == 1 && ours.last_sequence == Some(0), "{ours:?}");
     ensure!(ours.transaction_start.is_none(), "{ours:?}");
+    let view = client.view(&lane, soon()).await?;
+    let remembered = view.producers.context("it can tell")?;
+    ensure!(remembered == states, "{remembered:?}");
+    ensure!(view.log_end == Some(view.range.end), "all is replicated");
+    ensure!(view.range.end > view.range.start, "{:?}", view.range);
     Ok(())
 }
 

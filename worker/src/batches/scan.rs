@@ -90,7 +90,7 @@ pub(super) async fn scan(
             }
             Err(error) => {
                 let fault = ends::fault(Kind::Source, client, &error);
-                return Err(if ends::is_denied(&error) {
+                return Err(if error.is_denied() {
                     Unread::Denied(fault)
                 } else {
                     Unread::Failed(fault)

@@ -178,13 +178,11 @@ impl Starter {
         let line_producer = line.as_ref().map(|line| line.producer_id);
         let asked = self.shared.now();
         let asked_id = line_producer.unwrap_or(producer_id).0;
-        let state = self
+        let view = self
             .target
-            .producer_state(&lane.target, asked_id)
+            .view(&lane.target, asked_id)
             .await
             .map_err(target)?;
-        let log_end = self.target.log_end(&lane.target).await;
-        let (start, end) = self.target.range(&lane.target).await.map_err(target)?;
         let (source_start, source_end) = self
             .source
             .committed_range(&lane.source)
@@ -205,13 +203,7 @@ impl Starter {
             line_target,
             producer_id,
             checkpoint,
-            view: TargetView {
-                state,
-                start,
-                log_end,
-                end,
-                tail: None,
-            },
+            view,
             source_start,
             source_end,
             is_deterministic: !is_compacted,
@@ -457,20 +449,8 @@ impl Starter {
     /// When it does not answer.
     pub(super) async fn view(&self, lane: &Lane, producer: Producer) -> Result<TargetView, Fault> {
         let target = |error: Error| ends::fault(Kind::Target, &self.target.client, &error);
-        let state = self
-            .target
-            .producer_state(&lane.target, producer.id.0)
-            .await
-            .map_err(target)?;
-        let log_end = self.target.log_end(&lane.target).await;
-        let (start, end) = self.target.range(&lane.target).await.map_err(target)?;
-        Ok(TargetView {
-            state,
-            start,
-            log_end,
-            end,
-            tail: None,
-        })
+        let view = self.target.view(&lane.target, producer.id.0).await;
+        view.map_err(target)
     }
 }
 
