@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kreplicator_kafka::secrets::SecretSource;
 use kreplicator_model::{
+    checkpoint::CheckpointMeta,
     exact::{ProducerEpoch, ProducerState, Sequence, StateAnswer, TargetView},
     ids::{Offset, TopicName, UnixMillis},
-    spec::{Cluster, SecretRef},
+    spec::{CheckpointSide, Cluster, SecretRef},
 };
 use kreplicator_wire::{
     cluster::{
@@ -23,7 +24,11 @@ use kreplicator_wire::{
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::fault::{Fault, Kind};
+use crate::{
+    checkpoint::names::Names,
+    engine::TaskSpec,
+    fault::{Fault, Kind},
+};
 
 /// Secrets of this process as the client wants them.
 #[derive(Debug)]
@@ -177,28 +182,80 @@ fn state(producers: Option<&[Remembered]>, producer_id: i64) -> StateAnswer {
     known.map_or(StateAnswer::Absent, StateAnswer::Known)
 }
 
-/// Committed offsets of a group, asked for together. Clones put their questions together.
+/// Checkpoints in a group. Clones put their questions together.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) client: ClusterClient,
     pub(super) name: String,
+    side: CheckpointSide,
     deadline: Duration,
     waiting: Arc<Gather<(), TopicPartition, Result<Option<Committed>, Error>>>,
 }
 
 impl Group {
-    /// Questions that are answered, or not, within `deadline` each.
-    pub(super) fn new(client: ClusterClient, name: String, deadline: Duration) -> Self {
+    /// Questions that are answered, or not, within `deadline` each. The group is on the `side` of the
+    /// link.
+    pub(super) fn new(
+        client: ClusterClient,
+        name: String,
+        side: CheckpointSide,
+        deadline: Duration,
+    ) -> Self {
         Self {
             client,
             name,
+            side,
             deadline,
             waiting: Arc::default(),
         }
     }
 
-    /// The committed offset of a partition; None: there is none.
-    pub(super) async fn committed(&self, at: &TopicPartition) -> Result<Option<Committed>, Error> {
+    /// Under which topics' names the checkpoint of a task is kept.
+    pub(super) fn names(&self, spec: &TaskSpec) -> Names {
+        Names::new(self.side, &spec.id.topic, &spec.target_topic)
+    }
+
+    /// The checkpoint of a task, and what its text says; None: there is none.
+    pub(super) async fn checkpoint(
+        &self,
+        spec: &TaskSpec,
+    ) -> Result<Option<(Offset, Option<CheckpointMeta>)>, Fault> {
+        let names = self.names(spec);
+        let found = self.read(names.kept(), spec).await?;
+        if let Some((_, meta)) = &found
+            && names.is_ours(meta.as_ref())
+        {
+            return Ok(found);
+        }
+        let Some(former) = names.former() else {
+            return Ok(None);
+        };
+        let found = self.read(former, spec).await?;
+        Ok(found.filter(|(_, meta)| Names::is_former(meta.as_ref())))
+    }
+
+    async fn read(
+        &self,
+        topic: &TopicName,
+        spec: &TaskSpec,
+    ) -> Result<Option<(Offset, Option<CheckpointMeta>)>, Fault> {
+        let group = &self.name;
+        let fault = |text: String| Fault::new(Kind::Checkpoint, text);
+        let at = TopicPartition::new(topic.clone(), spec.id.partition);
+        let committed = self.committed(&at).await.map_err(|error| {
+            fault(format!(
+                "checkpoints in group {group} cannot be read: {error}"
+            ))
+        })?;
+        let Some(committed) = committed else {
+            return Ok(None);
+        };
+        let meta = CheckpointMeta::parse(&committed.metadata)
+            .map_err(|error| fault(format!("checkpoint in group {group}: {error}")))?;
+        Ok(Some((committed.offset, meta)))
+    }
+
+    async fn committed(&self, at: &TopicPartition) -> Result<Option<Committed>, Error> {
         let call = |asked: Vec<TopicPartition>| async move {
             let end = Instant::now() + self.deadline;
             let partitions = asked.iter().cloned().collect();

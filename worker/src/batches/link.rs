@@ -88,11 +88,12 @@ impl Running {
             paths: BatchMetrics::new(link),
             base,
         };
-        let keeper = match context.link.checkpoint_on {
+        let side = context.link.checkpoint_on;
+        let keeper = match side {
             CheckpointSide::Source => ends.source.clone(),
             CheckpointSide::Target => ends.target.clone(),
         };
-        let group = Group::new(keeper, group_of(link), config.call_timeout);
+        let group = Group::new(keeper, group_of(link), side, config.call_timeout);
         let source = Questions::new(ends.source.clone(), config.call_timeout);
         let target = Questions::new(ends.target.clone(), config.call_timeout);
         let commits = Commits::new(

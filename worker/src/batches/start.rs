@@ -25,6 +25,7 @@ use super::{
     scan::{self, Stretch, Unread},
 };
 use crate::{
+    checkpoint::names::Names,
     engine::TaskSpec,
     fault::{Fault, Kind, chain},
     lines::{self, LineBook, LineTarget, NewEntry, TopicLines, Written},
@@ -242,19 +243,9 @@ impl Starter {
     }
 
     async fn checkpoint(&self, lane: &Lane) -> Result<Option<CheckpointPlace>, Fault> {
-        let group = &self.group.name;
-        let fault = |text: String| Fault::new(Kind::Checkpoint, text);
-        let committed = self.group.committed(&lane.source).await;
-        let committed = committed.map_err(|error| {
-            fault(format!(
-                "checkpoints in group {group} cannot be read: {error}"
-            ))
-        })?;
-        let Some(committed) = committed else {
+        let Some((offset, meta)) = self.group.checkpoint(&lane.spec).await? else {
             return Ok(None);
         };
-        let meta = CheckpointMeta::parse(&committed.metadata)
-            .map_err(|error| fault(format!("checkpoint in group {group}: {error}")))?;
         if let Some(meta) = &meta
             && meta.epoch > lane.spec.epoch
         {
@@ -262,7 +253,7 @@ impl Starter {
         }
         let counted = meta.and_then(|meta| meta.counted);
         Ok(Some(CheckpointPlace {
-            offset: committed.offset,
+            offset,
             counted: counted.map(|counted| (counted.producer, counted.count, counted.target_end)),
         }))
     }
@@ -501,6 +492,7 @@ fn note(tail: &mut TailScan, batch: &Batch) {
 /// A checkpoint as it is committed.
 pub(super) fn commit(
     spec: &TaskSpec,
+    names: &Names,
     worker: &WorkerId,
     producer: Producer,
     place: Place,
@@ -509,7 +501,7 @@ pub(super) fn commit(
     Commit {
         offset: place.offset,
         leader_epoch: None,
-        metadata: meta.to_string(),
+        metadata: names.mark(meta).to_string(),
     }
 }
 
