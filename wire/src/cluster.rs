@@ -4,7 +4,8 @@
 //! - [`metadata`]: what is known of topics, partitions and brokers.
 //! - `pool`: one connection for each broker and purpose.
 //! - `lookup`: keeps the metadata fresh. `leaders`: calls that go to partitions' leaders.
-//! - [`offsets`], [`producers`], [`group`], [`configs`]: the calls.
+//! - [`offsets`], [`producers`], [`group`], [`configs`]: the calls. [`views`]: what many ask of single
+//!   partitions, put together by broker.
 
 pub mod configs;
 pub mod group;
@@ -15,6 +16,7 @@ pub mod offsets;
 mod pool;
 pub mod producers;
 mod retry;
+pub mod views;
 
 #[cfg(test)]
 mod fake;
@@ -70,6 +72,7 @@ struct Inner {
     /// Held by whoever asks for metadata, so that many who need it ask once.
     refreshing: tokio::sync::Mutex<lookup::Pace>,
     coordinators: Mutex<group::Coordinators>,
+    waiting: views::Waiting,
 }
 
 impl fmt::Debug for ClusterClient {
@@ -98,6 +101,7 @@ impl ClusterClient {
                 metadata: Mutex::new(Metadata::default()),
                 refreshing: tokio::sync::Mutex::new(lookup::Pace::default()),
                 coordinators: Mutex::new(group::Coordinators::default()),
+                waiting: views::Waiting::default(),
             }),
         }
     }

@@ -206,6 +206,15 @@ impl Error {
         matches!(self.class(), Class::Retryable | Class::Refresh)
     }
 
+    /// Whether the user lacks a right on the topic or the cluster.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(
+            self.code(),
+            Some(Code::TOPIC_AUTHORIZATION_FAILED | Code::CLUSTER_AUTHORIZATION_FAILED)
+        )
+    }
+
     /// The broker's code, when it answered with one.
     #[must_use]
     pub fn code(&self) -> Option<Code> {

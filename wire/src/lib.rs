@@ -8,6 +8,7 @@
 //! - [`connection`]: one connection with many requests on the way.
 //! - `open`, `tls`, `sasl`: how a connection comes to be, and stays allowed.
 //! - [`cluster`]: the brokers of a cluster, who leads what, and small calls.
+//! - [`gather`]: many who ask at once, in one call.
 //! - [`fetch`], [`produce`]: record batches in and out.
 
 pub mod call;
@@ -17,6 +18,7 @@ pub mod connection;
 pub mod error;
 pub mod fetch;
 mod frame;
+pub mod gather;
 mod open;
 pub mod parts;
 pub mod produce;

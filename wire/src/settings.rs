@@ -25,6 +25,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Leaders are asked for anew when what is known is older.
     pub metadata_age_max: Duration,
+    /// Topics that nobody needed for this long are asked for no more, until somebody does.
+    pub metadata_idle_max: Duration,
     /// Leaders are not asked for more often than this, whatever happens.
     pub metadata_pause_min: Duration,
     /// How long one broker may take over a small call before the call is tried again, at another broker
@@ -46,6 +48,7 @@ impl Settings {
             client_id: client_id.into(),
             limits: Limits::default(),
             metadata_age_max: Duration::from_secs(60),
+            metadata_idle_max: Duration::from_secs(300),
             metadata_pause_min: Duration::from_millis(100),
             attempt_timeout: Duration::from_secs(6),
             backoff: Backoff::new(Duration::from_millis(50), Duration::from_secs(2)),

@@ -20,7 +20,6 @@
 //! - [`metrics`]: the names of all metrics.
 //! - [`fault`], [`fence`], `board`, [`flow_metrics`]: what the engines share: why a task cannot go on,
 //!   whether it may act, what is told of it.
-//! - `gather`: many who ask at once, in one call.
 //! - [`clock`]: wall-clock time.
 
 pub mod assignment;
@@ -36,7 +35,6 @@ pub mod fault;
 pub mod fence;
 pub mod flow_metrics;
 pub mod gate;
-mod gather;
 pub mod health;
 pub mod http;
 pub mod lines;

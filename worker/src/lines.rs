@@ -8,7 +8,7 @@
 //!
 //! - [`LineBook`]: the door.
 //! - [`StoredLines`]: behind it, the metadata store.
-//! - [`crate::gather`]: many callers at once make few calls. [`draft`]: which writes fit.
+//! - [`kreplicator_wire::gather`]: many callers at once make few calls. [`draft`]: which writes fit.
 //!
 //! Workers write these keys without the leader's guard: no decision of the controller rests on them,
 //! and a line has to be agreed on while no controller is there.

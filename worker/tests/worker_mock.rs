@@ -64,6 +64,8 @@ impl Rig {
             id: "a-b".to_owned(),
             source: "a".to_owned(),
             target: "b".to_owned(),
+            // A mock cluster cannot say what it has of a producer.
+            engine: v1::Engine::Records.into(),
             ..v1::Link::default()
         };
         let link = Link::try_from(&message).expect("legal");

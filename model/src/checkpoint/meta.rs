@@ -2,14 +2,14 @@
 //!
 //! Version 1: `k1 e=<epoch> w=<worker>`, then ` t=<topic id>` where it is known, then, where records are
 //! counted (see [`exact`](crate::exact)), ` p=<producer id> pe=<producer epoch> s=<records counted>
-//! to=<target offset>`. Words may be added at the end; a reader passes over those it does not know. A
+//! to=<target offset>`, then, where it is kept under the name of the target topic, ` f=<source topic>`. Words may be added at the end; a reader passes over those it does not know. A
 //! change of meaning is a new version.
 
 use std::{fmt, str::FromStr};
 
 use crate::{
     exact::{CheckpointPlace, Count, Place, Producer, ProducerEpoch, ProducerId},
-    ids::{Offset, OwnerEpoch, WorkerId},
+    ids::{Offset, OwnerEpoch, TopicName, WorkerId},
 };
 
 /// Who committed a checkpoint.
@@ -25,6 +25,8 @@ pub struct CheckpointMeta {
     pub topic_id: Option<String>,
     /// What was counted up to it; None where the data path does not count.
     pub counted: Option<Counted>,
+    /// The source topic, where the checkpoint is kept under another name: that of the target topic.
+    pub source: Option<TopicName>,
 }
 
 /// What was counted up to a checkpoint.
@@ -76,7 +78,15 @@ impl CheckpointMeta {
             worker,
             topic_id,
             counted: None,
+            source: None,
         }
+    }
+
+    /// The same for a checkpoint of `source` that is kept under the name of its target topic.
+    #[must_use]
+    pub fn with_source(self, source: TopicName) -> Self {
+        let source = Some(source);
+        Self { source, ..self }
     }
 
     /// The same for a checkpoint up to which records were counted.
@@ -123,6 +133,7 @@ impl CheckpointMeta {
             return Err(corrupt("version 0 was never written"));
         }
         let (mut epoch, mut worker, mut topic_id) = (None, None, None);
+        let mut source = None;
         let mut words_counted = WordsCounted::default();
         for word in words {
             match word.split_once('=') {
@@ -135,6 +146,10 @@ impl CheckpointMeta {
                     worker = Some(id);
                 }
                 Some(("t", value)) => topic_id = Some(value.to_owned()),
+                Some(("f", value)) => {
+                    let topic = TopicName::new(value);
+                    source = Some(topic.map_err(|_| corrupt("source topic is not legal"))?);
+                }
                 Some((word, value)) => words_counted.take(word, value).map_err(corrupt)?,
                 None => return Err(corrupt("a word has no '='")),
             }
@@ -145,6 +160,7 @@ impl CheckpointMeta {
             worker: worker.ok_or_else(|| corrupt("worker is missing"))?,
             topic_id,
             counted: words_counted.counted().map_err(corrupt)?,
+            source,
         }))
     }
 }
@@ -213,6 +229,9 @@ impl fmt::Display for CheckpointMeta {
             let (count, target_end) = (counted.count, counted.target_end);
             write!(f, " p={id} pe={epoch} s={count} to={target_end}")?;
         }
+        if let Some(source) = &self.source {
+            write!(f, " f={source}")?;
+        }
         Ok(())
     }
 }
@@ -257,6 +276,10 @@ mod tests {
             (
                 "k1 e=12 w=worker-0 p=4001 pe=3 s=5000000000 to=77",
                 counted(None),
+            ),
+            (
+                "k1 e=12 w=worker-0 p=4001 pe=3 s=5000000000 to=77 f=orders",
+                counted(None).with_source(TopicName::new("orders").expect("legal")),
             ),
         ];
         for (text, value) in fixtures {

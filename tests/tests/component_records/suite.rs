@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Result, ensure};
 use kreplicator_kafka::{admin::Admin, error::Error as ClusterError, secrets::ProcessSecrets};
 use kreplicator_model::{
-    spec::{Sasl, SaslMechanism, SecretRef, Security, StartPolicy, Tls},
+    spec::{CheckpointSide, Sasl, SaslMechanism, SecretRef, Security, StartPolicy, Tls},
     target_limits::TargetLimits,
 };
 use kreplicator_tests::{
@@ -488,6 +488,39 @@ async fn c007_a_checkpoint_that_the_broker_forgot_is_written_again_while_idle() 
     wait::until_true("the save made again", PATIENCE, is_saved).await?;
     assert_eq!(task.status().records_total, 20, "nothing was copied again");
     engine.close(PATIENCE).await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn checkpoints_on_the_target_go_by_its_topics_and_are_found_again() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = cluster("keeper").await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    let records: Vec<_> = (0..20).map(|number| Rec::new(number.to_string())).collect();
+    fill(&cluster, "orders", 0, &records)?;
+    let mut context = (*context(&cluster)).clone();
+    context.link.checkpoint_on = CheckpointSide::Target;
+    let context = Arc::new(context);
+    let first = engine(quick());
+    let task = first.start(spec("orders", 0), Arc::clone(&context));
+    caught_up(task.as_ref(), 20).await?;
+    assert_eq!(task.stop(STOP).await, Stopped::Clean);
+    first.close(PATIENCE).await;
+    let places = ["orders", "copy.orders"].map(|topic| (topic.to_owned(), 0));
+    let committed = cluster.committed(GROUP, &places).await?;
+    let committed: Vec<_> = committed
+        .iter()
+        .map(|((topic, _), (offset, _))| (topic.as_str(), *offset))
+        .collect();
+    ensure!(committed == [("copy.orders", 20)], "{committed:?}");
+    fill(&cluster, "orders", 0, &records[..2])?;
+    let second = engine(quick());
+    let task = second.start(spec("orders", 0), context);
+    let status = caught_up(task.as_ref(), 22).await?;
+    assert_eq!(status.records_total, 2, "it goes on from there");
+    second.close(PATIENCE).await;
     Ok(())
 }
 

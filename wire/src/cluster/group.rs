@@ -48,58 +48,68 @@ pub struct Committed {
 }
 
 impl ClusterClient {
-    /// Commits offsets in a group without members. Each partition has an outcome of its own; faults
-    /// that may pass are tried again until `deadline`.
-    ///
-    /// # Errors
-    /// When the coordinator cannot be found or asked until `deadline`; nothing is known then.
+    /// Commits offsets in a group without members. Every partition has an outcome of its own; faults that
+    /// may pass are tried again until `deadline`. A topic that the coordinator does not know is final for
+    /// this call: brokers refuse commits for topics that their cluster lacks, and one such shall not
+    /// delay the others.
     pub async fn commit_offsets(
         &self,
         group: &str,
         commits: &BTreeMap<TopicPartition, Commit>,
         deadline: Instant,
-    ) -> Result<ByPartition<()>, Error> {
-        let mut done = BTreeMap::new();
+    ) -> ByPartition<()> {
+        let mut done = ByPartition::new();
         let mut open = commits.clone();
         let mut retry = self.retry(deadline);
-        loop {
-            let outcome = self.commit_once(group, &open, deadline).await;
-            let fault = match outcome {
+        while !open.is_empty() {
+            let mut faults = BTreeMap::new();
+            let fault = match self.commit_once(group, &open, deadline).await {
                 Ok(told) => {
-                    let mut last = None;
-                    for (at, outcome) in told {
-                        let outcome = self.outcome(group, &at, outcome);
-                        if let Err(fault) = &outcome
-                            && fault.is_retryable()
-                        {
-                            last = Some(fault.clone());
-                        } else if open.remove(&at).is_some() {
-                            done.insert(at, outcome);
+                    for (at, code) in told {
+                        if !open.contains_key(&at) {
+                            continue;
+                        }
+                        match self.outcome(group, &at, code) {
+                            Err(fault) if may_pass(&fault) => {
+                                faults.insert(at, fault);
+                            }
+                            outcome => {
+                                open.remove(&at);
+                                done.insert(at, outcome);
+                            }
                         }
                     }
-                    last.unwrap_or_else(|| silence(group))
+                    if open.is_empty() {
+                        return done;
+                    }
+                    let first = faults.values().next().cloned();
+                    first.unwrap_or_else(|| silence(group))
                 }
                 Err(fault) => fault,
             };
-            if open.is_empty() {
-                return Ok(done);
-            }
             self.forget_coordinator(group, &fault);
-            retry.pause(fault).await?;
+            if let Err(fault) = retry.pause(fault).await {
+                for at in std::mem::take(&mut open).into_keys() {
+                    let fault = faults.remove(&at).unwrap_or_else(|| fault.clone());
+                    done.insert(at, Err(fault));
+                }
+            }
         }
+        done
     }
 
-    /// Committed offsets of a group; partitions without one are left out. Waits for transactions that
-    /// are committing one. Faults that may pass are tried again until `deadline`.
+    /// Committed offsets of a group; None: there is none. Waits for transactions that are committing one.
+    /// What concerns one partition is told of it at once; faults of the coordinator that may pass are
+    /// tried again until `deadline`.
     ///
     /// # Errors
-    /// When the coordinator cannot be found or asked until `deadline`, or a partition is refused.
+    /// When the coordinator cannot be found or asked until `deadline`.
     pub async fn committed_offsets(
         &self,
         group: &str,
         partitions: &BTreeSet<TopicPartition>,
         deadline: Instant,
-    ) -> Result<BTreeMap<TopicPartition, Committed>, Error> {
+    ) -> Result<ByPartition<Option<Committed>>, Error> {
         if partitions.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -136,7 +146,7 @@ impl ClusterClient {
         group: &str,
         partitions: &BTreeSet<TopicPartition>,
         deadline: Instant,
-    ) -> Result<BTreeMap<TopicPartition, Committed>, Error> {
+    ) -> Result<ByPartition<Option<Committed>>, Error> {
         let coordinator = self.coordinator(group, deadline).await?;
         let attempt = self.attempt(deadline);
         let connection = self
@@ -149,22 +159,19 @@ impl ClusterClient {
             what: format!("committed offsets of group {group}"),
             code,
         })?;
-        let mut committed = BTreeMap::new();
-        let mut missing = partitions.clone();
+        let mut committed = ByPartition::new();
         for (at, outcome) in told {
-            if !missing.remove(&at) {
+            if !partitions.contains(&at) {
                 continue;
             }
             let offset = outcome.map_err(|code| Error::Refused {
                 what: format!("committed offset of group {group} in {at}"),
                 code,
-            })?;
-            if let Some(offset) = offset {
-                committed.insert(at, offset);
-            }
+            });
+            committed.insert(at, offset);
         }
         // A partition not told of is not one without an offset: to start from nothing would be wrong.
-        if missing.is_empty() {
+        if committed.len() == partitions.len() {
             Ok(committed)
         } else {
             Err(silence(group))
@@ -203,6 +210,11 @@ impl ClusterClient {
             self.coordinators().remove(group);
         }
     }
+}
+
+/// Whether a commit that was refused may be taken a little later.
+fn may_pass(fault: &Error) -> bool {
+    fault.is_retryable() && fault.code() != Some(Code::UNKNOWN_TOPIC_OR_PARTITION)
 }
 
 /// The coordinator's answer lacks what was asked for.

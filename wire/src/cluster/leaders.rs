@@ -125,13 +125,17 @@ impl ClusterClient {
         groups
     }
 
-    async fn ask_leader<Q: Question>(
+    /// Puts `question` to one broker, once. Every partition asked for has an outcome.
+    pub(super) async fn ask_leader<Q: Question>(
         &self,
         question: &Q,
         broker: BrokerId,
         asked: BTreeMap<TopicPartition, (Q::Ask, Leader)>,
         deadline: Instant,
     ) -> ByPartition<Q::Told> {
+        if asked.is_empty() {
+            return ByPartition::new();
+        }
         let request = question.request(&asked);
         let attempt = self.attempt(deadline);
         let answer = match self.call(broker, request, attempt).await {
@@ -141,17 +145,21 @@ impl ClusterClient {
                 return all.collect();
             }
         };
-        let mut told = BTreeMap::new();
+        let refused = |at: &TopicPartition, code| Error::Refused {
+            what: format!("{} of {at}", Q::WHAT),
+            code,
+        };
+        // What the broker says nothing of is asked again.
+        let silent = asked.into_keys().map(|at| {
+            let fault = refused(&at, Code::LEADER_NOT_AVAILABLE);
+            (at, Err(fault))
+        });
+        let mut outcomes: ByPartition<Q::Told> = silent.collect();
         for (at, outcome) in question.read(answer) {
-            if asked.contains_key(&at) {
-                let outcome = outcome.map_err(|code| Error::Refused {
-                    what: format!("{} of {at}", Q::WHAT),
-                    code,
-                });
-                told.insert(at, outcome);
+            if let Some(told) = outcomes.get_mut(&at) {
+                *told = outcome.map_err(|code| refused(&at, code));
             }
         }
-        // What the broker says nothing of is asked again.
-        told
+        outcomes
     }
 }

@@ -37,7 +37,8 @@ impl ClusterClient {
         let now = Instant::now();
         let oldest = now.checked_sub(self.inner.settings.metadata_age_max);
         let due: Vec<_> = {
-            let metadata = self.metadata();
+            let mut metadata = self.metadata();
+            metadata.note_use(names, now);
             let due = names
                 .iter()
                 .filter(|name| metadata.fresh(name, oldest).is_none());
@@ -48,7 +49,8 @@ impl ClusterClient {
         }
         let metadata = self.metadata();
         let topics = names.iter().map(|name| {
-            let known = metadata.fresh(name, None);
+            // Others may have found it wrong again: it is as new as was asked for.
+            let known = metadata.told(name);
             let known = known.unwrap_or(Err(Code::LEADER_NOT_AVAILABLE));
             let topic = known.map_err(|code| Error::Refused {
                 what: format!("topic {name} on cluster {}", self.inner.settings.cluster),
@@ -119,11 +121,6 @@ impl ClusterClient {
         self.metadata().mark_stale(topic);
     }
 
-    /// The topic is of no interest any more: it is no longer asked for beside others.
-    pub fn forget(&self, topic: &TopicName) {
-        self.metadata().forget(topic);
-    }
-
     /// The brokers as they are known, without asking.
     #[must_use]
     pub fn nodes(&self) -> Vec<Node> {
@@ -143,7 +140,8 @@ impl ClusterClient {
         Ok(self.metadata().cluster_id().map(str::to_owned))
     }
 
-    /// Asks for `names` and everything else that is due, unless somebody did after `since`.
+    /// Asks for `names` and everything else that is due, unless somebody did after `since`. Those who
+    /// wait for their turn have their names asked for by whoever has it.
     pub(super) async fn refresh(
         &self,
         names: &[TopicName],
@@ -154,6 +152,7 @@ impl ClusterClient {
             cluster: self.inner.settings.cluster.clone(),
             cause: "others are still asking for metadata".to_owned(),
         };
+        self.metadata().want(names);
         let mut pace = timeout_at(deadline, self.inner.refreshing.lock())
             .await
             .map_err(|_elapsed| late())?;
@@ -162,9 +161,7 @@ impl ClusterClient {
             told_since(pace.asked_at)
         } else {
             let metadata = self.metadata();
-            names.iter().all(|name| {
-                told_since(metadata.told_at(name)) && metadata.fresh(name, None).is_some()
-            })
+            names.iter().all(|name| told_since(metadata.told_at(name)))
         };
         if done {
             return Ok(());
@@ -177,7 +174,15 @@ impl ClusterClient {
             sleep_until(next).await;
         }
         let half_age = self.inner.settings.metadata_age_max / 2;
-        let mut asked = self.metadata().due(Instant::now().checked_sub(half_age));
+        let idle_max = self.inner.settings.metadata_idle_max;
+        let now = Instant::now();
+        let mut asked = {
+            let mut metadata = self.metadata();
+            if let Some(oldest) = now.checked_sub(idle_max) {
+                metadata.drop_idle(oldest);
+            }
+            metadata.due(now.checked_sub(half_age))
+        };
         asked.extend_from_slice(names);
         asked.sort();
         asked.dedup();

@@ -1,7 +1,11 @@
-//! What is known of a cluster: brokers, and the topics that were asked for. Newer leaderships win
-//! over older ones, wherever they were heard of (KIP-320).
+//! What is known of a cluster: brokers, and the topics that somebody asks for. Newer leaderships win
+//! over older ones, wherever they were heard of (KIP-320). Topics that nobody asks for any more are
+//! dropped after a while.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use kafka_protocol::messages::{
     MetadataResponse,
@@ -14,6 +18,11 @@ use crate::{
     code::Code,
     topic::{BrokerId, Leader, Node, TopicId, TopicPartition},
 };
+
+/// Where no topic id tells a topic made anew from a broker that has not heard of a leadership yet, a
+/// lower epoch that is told this often in a row is taken for the former. A guess: brokers hear of each
+/// other's news within some milliseconds, and refreshes have pauses between them.
+const LOWER_TOLD_MAX: u32 = 3;
 
 /// A topic as its cluster told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,21 +45,6 @@ impl Topic {
             name,
             id: (!topic.topic_id.is_nil()).then_some(topic.topic_id),
             partitions: partitions.collect(),
-        }
-    }
-
-    /// Keeps what was known of leaderships that are newer than what was told now.
-    fn keep_newer(&mut self, before: &Self) {
-        if self.id != before.id {
-            return;
-        }
-        for (partition, leader) in &mut self.partitions {
-            let known = before.partitions.get(partition).copied().flatten();
-            if let (Some(known), Some(told)) = (known, *leader)
-                && known.epoch > told.epoch
-            {
-                *leader = Some(known);
-            }
         }
     }
 }
@@ -76,6 +70,38 @@ struct Known {
     told_at: Instant,
     /// Something went wrong with it since.
     stale: bool,
+    /// Somebody wanted to know last.
+    used_at: Instant,
+    /// How often in a row a partition was told with an older leadership than the one known.
+    lower_told: BTreeMap<Partition, u32>,
+}
+
+impl Known {
+    /// Keeps what was known of leaderships that are newer than what was told now.
+    fn keep_newer(&mut self, before: &Self) {
+        let (Ok(topic), Ok(before_topic)) = (&mut self.topic, &before.topic) else {
+            return;
+        };
+        if topic.id != before_topic.id {
+            return;
+        }
+        let is_same_for_sure = topic.id.is_some();
+        for (partition, leader) in &mut Arc::make_mut(topic).partitions {
+            let known = before_topic.partitions.get(partition).copied().flatten();
+            if let (Some(known), Some(told)) = (known, *leader)
+                && known.epoch > told.epoch
+            {
+                let times = before
+                    .lower_told
+                    .get(partition)
+                    .map_or(1, |times| times + 1);
+                if is_same_for_sure || times < LOWER_TOLD_MAX {
+                    *leader = Some(known);
+                    self.lower_told.insert(*partition, times);
+                }
+            }
+        }
+    }
 }
 
 /// What is known of a cluster.
@@ -84,6 +110,8 @@ pub(super) struct Metadata {
     cluster_id: Option<String>,
     nodes: BTreeMap<i32, Node>,
     topics: BTreeMap<TopicName, Known>,
+    /// Topics that somebody waits for: whoever asks next asks for all of them.
+    wanted: BTreeSet<TopicName>,
 }
 
 impl Metadata {
@@ -111,20 +139,23 @@ impl Metadata {
             };
             let told = match Code(topic.error_code).fault() {
                 Some(code) => Err(code),
-                None => {
-                    let mut told = Topic::read(name.clone(), topic);
-                    if let Some(Ok(before)) = self.topics.get(name).map(|known| &known.topic) {
-                        told.keep_newer(before);
-                    }
-                    Ok(Arc::new(told))
-                }
+                None => Ok(Arc::new(Topic::read(name.clone(), topic))),
             };
-            let known = Known {
+            let before = self.topics.get(name);
+            let mut known = Known {
                 topic: told,
                 told_at: now,
                 stale: false,
+                used_at: before.map_or(now, |before| before.used_at),
+                lower_told: BTreeMap::new(),
             };
+            if let Some(before) = before {
+                known.keep_newer(before);
+            }
             self.topics.insert(name.clone(), known);
+        }
+        for name in asked {
+            self.wanted.remove(name);
         }
     }
 
@@ -162,6 +193,11 @@ impl Metadata {
         fresh.then(|| known.topic.clone())
     }
 
+    /// What was told of the topic last, whatever became of it since.
+    pub(super) fn told(&self, name: &TopicName) -> Option<Result<Arc<Topic>, Code>> {
+        self.topics.get(name).map(|known| known.topic.clone())
+    }
+
     /// When the topic was told last.
     pub(super) fn told_at(&self, name: &TopicName) -> Option<Instant> {
         self.topics.get(name).map(|known| known.told_at)
@@ -174,12 +210,34 @@ impl Metadata {
         topic.partitions.get(&at.partition).copied().flatten()
     }
 
-    /// Topics that something went wrong with, or told before `since`.
+    /// Topics to ask for: those that somebody waits for, that something went wrong with, or told before
+    /// `since`.
     pub(super) fn due(&self, since: Option<Instant>) -> Vec<TopicName> {
         let topics = self.topics.iter();
         let due = topics
             .filter(|(_, known)| known.stale || since.is_some_and(|since| known.told_at < since));
-        due.map(|(name, _)| name.clone()).collect()
+        let due = due.map(|(name, _)| name).chain(&self.wanted);
+        let due: BTreeSet<_> = due.collect();
+        due.into_iter().cloned().collect()
+    }
+
+    /// Somebody needs to know of these topics.
+    pub(super) fn note_use(&mut self, names: &[TopicName], now: Instant) {
+        for name in names {
+            if let Some(known) = self.topics.get_mut(name) {
+                known.used_at = now;
+            }
+        }
+    }
+
+    /// Somebody waits for these topics to be told.
+    pub(super) fn want(&mut self, names: &[TopicName]) {
+        self.wanted.extend(names.iter().cloned());
+    }
+
+    /// Drops topics that nobody wanted to know of since `oldest`.
+    pub(super) fn drop_idle(&mut self, oldest: Instant) {
+        self.topics.retain(|_, known| known.used_at >= oldest);
     }
 
     /// What is known of a topic is not trusted any more.
@@ -187,11 +245,6 @@ impl Metadata {
         if let Some(known) = self.topics.get_mut(name) {
             known.stale = true;
         }
-    }
-
-    /// The topic is of no interest any more.
-    pub(super) fn forget(&mut self, name: &TopicName) {
-        self.topics.remove(name);
     }
 
     /// A leader named in the answer of another call. True when that is news that can be used.

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     code::Code,
     fetch::EpochEnd,
-    topic::{Leader, TopicPartition},
+    topic::{BrokerId, Leader, TopicPartition},
 };
 
 /// We are no replica.
@@ -90,6 +90,31 @@ impl ClusterClient {
         deadline: Instant,
     ) -> ByPartition<Listed> {
         self.ask_leaders(&ListOffsets(isolation), asked, deadline)
+            .await
+    }
+
+    /// Offsets of partitions as `broker` tells them, asked once. Every partition asked for has an outcome;
+    /// a broker that does not lead it in just this epoch, where one is given, refuses (KIP-320).
+    pub(super) async fn list_offsets_at(
+        &self,
+        broker: BrokerId,
+        asked: BTreeMap<TopicPartition, (At, Leader)>,
+        isolation: Isolation,
+        deadline: Instant,
+    ) -> ByPartition<Listed> {
+        self.ask_leader(&ListOffsets(isolation), broker, asked, deadline)
+            .await
+    }
+
+    /// Where the epoch asked for, or the last one before it, ends in the log of `broker`, asked once. As
+    /// [`Self::list_offsets_at`] else.
+    pub(super) async fn offset_for_leader_epoch_at(
+        &self,
+        broker: BrokerId,
+        asked: BTreeMap<TopicPartition, (i32, Leader)>,
+        deadline: Instant,
+    ) -> ByPartition<Option<EpochEnd>> {
+        self.ask_leader(&LeaderEpochs, broker, asked, deadline)
             .await
     }
 

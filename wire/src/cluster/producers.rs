@@ -20,7 +20,7 @@ use super::{
 use crate::{
     code::Code,
     error::Error,
-    topic::{Leader, TopicPartition},
+    topic::{BrokerId, Leader, TopicPartition},
 };
 
 /// A producer id that the cluster has given out.
@@ -87,6 +87,21 @@ impl ClusterClient {
     ) -> ByPartition<Vec<ProducerState>> {
         let asked = partitions.into_iter().map(|at| (at, ()));
         self.ask_leaders(&Producers, asked.collect(), deadline)
+            .await
+    }
+
+    /// What `broker` remembers of the producers of partitions that it leads, asked once. Every partition
+    /// asked for has an outcome. In which epoch it leads them is not part of this call.
+    pub(super) async fn describe_producers_at(
+        &self,
+        broker: BrokerId,
+        partitions: BTreeMap<TopicPartition, Leader>,
+        deadline: Instant,
+    ) -> ByPartition<Vec<ProducerState>> {
+        let asked = partitions
+            .into_iter()
+            .map(|(at, leader)| (at, ((), leader)));
+        self.ask_leader(&Producers, broker, asked.collect(), deadline)
             .await
     }
 }

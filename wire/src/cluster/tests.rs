@@ -49,7 +49,7 @@ const SPEAKS: &[(ApiKey, i16)] = &[
     (ApiKey::OffsetCommit, 6),
 ];
 
-fn client(servers: &[String]) -> ClusterClient {
+pub(super) fn client(servers: &[String]) -> ClusterClient {
     let cluster = spec::Cluster {
         id: ClusterId::new("here").expect("legal"),
         bootstrap_servers: servers.to_vec(),
@@ -64,7 +64,7 @@ fn client(servers: &[String]) -> ClusterClient {
     ClusterClient::new(settings, Arc::new(NoSecrets), TaskTracker::new())
 }
 
-fn soon() -> Instant {
+pub(super) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
@@ -299,7 +299,7 @@ async fn a_coordinator_that_loads_and_moves_is_followed_within_the_deadline() {
     };
     let commit = BTreeMap::from([(lane(), commit)]);
     let done = client.commit_offsets("copy", &commit, soon()).await;
-    assert_eq!(done.expect("committed")[&lane()], Ok(()));
+    assert_eq!(done[&lane()], Ok(()));
     assert_eq!(commits.load(Ordering::Relaxed), 3);
     assert_eq!(
         finds.load(Ordering::Relaxed),
@@ -307,14 +307,74 @@ async fn a_coordinator_that_loads_and_moves_is_followed_within_the_deadline() {
         "again only after it moved"
     );
     let done = client.commit_offsets("copy", &commit, soon()).await;
-    let fault = done.expect("an answer")[&lane()]
-        .clone()
-        .expect_err("refused");
+    let fault = done[&lane()].clone().expect_err("refused");
     assert_eq!(fault.class(), Class::Terminal);
     assert!(
         fault.to_string().contains("copy") && fault.to_string().contains("ants/0"),
         "{fault}"
     );
+}
+
+#[tokio::test]
+async fn a_topic_that_is_gone_keeps_no_other_commit_from_being_told() {
+    let own = Arc::new(std::sync::OnceLock::new());
+    let port = Arc::clone(&own);
+    let broker = FakeBroker::start(SPEAKS, move |api, version, _| match api {
+        ApiKey::FindCoordinator => {
+            let answer = FindCoordinatorResponse::default()
+                .with_node_id(WireBroker(1))
+                .with_host(StrBytes::from_static_str("127.0.0.1"))
+                .with_port(*port.get().expect("set"));
+            Some(body(&answer, version))
+        }
+        ApiKey::OffsetCommit => {
+            let codes = [
+                Code::NONE,
+                Code::UNKNOWN_TOPIC_OR_PARTITION,
+                Code::COORDINATOR_LOAD_IN_PROGRESS,
+            ];
+            let partitions = (0..).zip(codes).map(|(index, code)| {
+                OffsetCommitResponsePartition::default()
+                    .with_partition_index(index)
+                    .with_error_code(code.0)
+            });
+            let topic = OffsetCommitResponseTopic::default()
+                .with_name(wire_topic())
+                .with_partitions(partitions.collect());
+            let answer = OffsetCommitResponse::default().with_topics(vec![topic]);
+            Some(body(&answer, version))
+        }
+        _ => None,
+    })
+    .await;
+    own.set(broker.port()).expect("once");
+    let client = client(&[broker.address()]);
+    let commits = |count| {
+        let commits = (0..count).map(|index| {
+            let commit = Commit {
+                offset: Offset(1),
+                leader_epoch: None,
+                metadata: String::new(),
+            };
+            (TopicPartition::new(lane().topic, Partition(index)), commit)
+        });
+        commits.collect::<BTreeMap<_, _>>()
+    };
+    let code = |outcome: &Result<(), Error>| outcome.as_ref().err().and_then(Error::code);
+    let done = client.commit_offsets("copy", &commits(2), soon()).await;
+    let told: Vec<_> = done.values().map(code).collect();
+    assert_eq!(told, [None, Some(Code::UNKNOWN_TOPIC_OR_PARTITION)]);
+    assert_eq!(broker.requests(), 2, "it is not tried again");
+    // One that does not pass until the deadline takes nothing away from the others either.
+    let short = Instant::now() + Duration::from_millis(300);
+    let done = client.commit_offsets("copy", &commits(3), short).await;
+    let told: Vec<_> = done.values().map(code).collect();
+    let expected = [
+        None,
+        Some(Code::UNKNOWN_TOPIC_OR_PARTITION),
+        Some(Code::COORDINATOR_LOAD_IN_PROGRESS),
+    ];
+    assert_eq!(told, expected);
 }
 
 #[tokio::test]

@@ -94,7 +94,7 @@ impl Commits {
             return false;
         }
         let _turn = self.0.turn.lock().await;
-        let commits = BTreeMap::from([(lane.source.clone(), self.commit(lane, checkpoint))]);
+        let commits = BTreeMap::from([self.commit(lane, checkpoint)]);
         self.save(&commits).await.is_empty()
     }
 
@@ -117,9 +117,8 @@ impl Commits {
             }
             let mut lost = Vec::new();
             for chunk in due.chunks(COMMIT_MAX) {
-                let commits = chunk.iter().map(|(lane, checkpoint)| {
-                    (lane.source.clone(), self.commit(lane, *checkpoint))
-                });
+                let commits = chunk.iter();
+                let commits = commits.map(|(lane, checkpoint)| self.commit(lane, *checkpoint));
                 lost.extend(self.save(&commits.collect()).await);
             }
             self.note(&due, &lost);
@@ -164,16 +163,27 @@ impl Commits {
         watched.retain(|_, one| one.lane.strong_count() > 0);
         for (lane, checkpoint) in due {
             if let Some(one) = watched.get_mut(&lane.number)
-                && !lost.contains(&lane.source)
+                && !lost.contains(&self.place(lane))
             {
                 one.saved = Some(*checkpoint);
             }
         }
     }
 
-    fn commit(&self, lane: &Lane, checkpoint: Checkpoint) -> Commit {
+    /// Where a lane's checkpoint goes, and what.
+    fn commit(&self, lane: &Lane, checkpoint: Checkpoint) -> (TopicPartition, Commit) {
         let worker = &self.0.config.worker;
-        start::commit(&lane.spec, worker, checkpoint.producer, checkpoint.place)
+        let names = self.0.group.names(&lane.spec);
+        let Checkpoint {
+            producer, place, ..
+        } = checkpoint;
+        let commit = start::commit(&lane.spec, &names, worker, producer, place);
+        (self.place(lane), commit)
+    }
+
+    fn place(&self, lane: &Lane) -> TopicPartition {
+        let names = self.0.group.names(&lane.spec);
+        TopicPartition::new(names.kept().clone(), lane.spec.id.partition)
     }
 
     /// What was not saved, and why.
@@ -183,20 +193,11 @@ impl Commits {
     ) -> Vec<(TopicPartition, String)> {
         let group = &self.0.group;
         let deadline = Instant::now() + self.0.config.call_timeout;
-        match group
-            .client
-            .commit_offsets(&group.name, commits, deadline)
-            .await
-        {
-            Ok(outcomes) => outcomes
-                .into_iter()
-                .filter_map(|(at, outcome)| Some((at, outcome.err()?.to_string())))
-                .collect(),
-            Err(fault) => {
-                let all = commits.keys();
-                all.map(|at| (at.clone(), fault.to_string())).collect()
-            }
-        }
+        let outcomes = group.client.commit_offsets(&group.name, commits, deadline);
+        let outcomes = outcomes.await.into_iter();
+        outcomes
+            .filter_map(|(at, outcome)| Some((at, outcome.err()?.to_string())))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Watched>> {

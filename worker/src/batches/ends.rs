@@ -1,25 +1,23 @@
 //! The two ends of a link as the engine sees them: clients, and questions put together for all tasks.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::future::join_all;
 use kreplicator_kafka::secrets::SecretSource;
 use kreplicator_model::{
-    exact::{ProducerEpoch, ProducerState, Sequence, StateAnswer},
+    checkpoint::CheckpointMeta,
+    exact::{ProducerEpoch, ProducerState, Sequence, StateAnswer, TargetView},
     ids::{Offset, TopicName, UnixMillis},
-    spec::{Cluster, SecretRef},
+    spec::{CheckpointSide, Cluster, SecretRef},
 };
 use kreplicator_wire::{
     cluster::{
         ClusterClient,
         group::Committed,
         offsets::{At, Isolation},
+        producers::ProducerState as Remembered,
     },
     error::Error,
+    gather::Gather,
     settings::{Secret, Secrets, Settings},
     topic::TopicPartition,
 };
@@ -27,8 +25,9 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    checkpoint::names::Names,
+    engine::TaskSpec,
     fault::{Fault, Kind},
-    gather::Gather,
 };
 
 /// Secrets of this process as the client wants them.
@@ -86,25 +85,9 @@ pub(super) type Range = (Offset, Offset);
 pub(super) struct Questions {
     pub(super) client: ClusterClient,
     deadline: Duration,
-    waiting: Arc<Waiting>,
+    /// Those who ask whether a topic is compacted.
+    compacted: Arc<Gather<TopicName, (), Result<bool, Error>>>,
 }
-
-/// Those who wait for the next call of each kind.
-#[derive(Debug, Default)]
-struct Waiting {
-    /// Log start and last stable offset.
-    committed_ranges: Gather<(), TopicPartition, Result<Range, Error>>,
-    /// Log start and high watermark.
-    ranges: Gather<(), TopicPartition, Result<Range, Error>>,
-    /// Log end of the leader, committed or not.
-    log_ends: Gather<(), TopicPartition, Option<Offset>>,
-    /// Every producer's state.
-    producers: Gather<(), TopicPartition, Result<Vec<State>, Error>>,
-    /// Whether a topic is compacted.
-    compacted: Gather<(), TopicName, Result<bool, Error>>,
-}
-
-type State = kreplicator_wire::cluster::producers::ProducerState;
 
 impl Questions {
     /// Questions that are answered, or not, within `deadline` each.
@@ -112,117 +95,49 @@ impl Questions {
         Self {
             client,
             deadline,
-            waiting: Arc::default(),
+            compacted: Arc::default(),
         }
     }
 
     /// Log start and last stable offset of a partition.
     pub(super) async fn committed_range(&self, at: &TopicPartition) -> Result<Range, Error> {
-        let call = |asked| self.ranges_of(asked, Isolation::Committed);
-        let gather = &self.waiting.committed_ranges;
-        gather.ask(&(), at.clone(), call).await
-    }
-
-    /// Log start and high watermark of a partition.
-    pub(super) async fn range(&self, at: &TopicPartition) -> Result<Range, Error> {
-        let call = |asked| self.ranges_of(asked, Isolation::Uncommitted);
-        self.waiting.ranges.ask(&(), at.clone(), call).await
-    }
-
-    async fn ranges_of(
-        &self,
-        asked: Vec<TopicPartition>,
-        isolation: Isolation,
-    ) -> Vec<Result<Range, Error>> {
         let end = Instant::now() + self.deadline;
-        let of = |at: At| {
-            let asked = asked.iter().map(|partition| (partition.clone(), at));
-            self.client.list_offsets(asked.collect(), isolation, end)
-        };
-        let (starts, ends) = futures::join!(of(At::Earliest), of(At::Latest));
-        let answers = asked.iter().map(|at| {
-            let told = starts.get(at).zip(ends.get(at));
-            let (start, end) = told.ok_or_else(|| self.silence(at))?;
-            range(start.clone(), end.clone())
-        });
-        answers.collect()
+        let told = self.client.committed_range(at, end).await?;
+        Ok((told.start, told.end))
     }
 
-    /// The leader's log end, committed or not; None where it cannot tell.
-    pub(super) async fn log_end(&self, at: &TopicPartition) -> Option<Offset> {
-        let call = |asked: Vec<TopicPartition>| async move {
-            let end = Instant::now() + self.deadline;
-            let epochs = asked.iter().filter_map(|at| {
-                let epoch = self.client.known_leader(at)?.epoch?;
-                Some((at.clone(), epoch))
-            });
-            let told = self.client.offset_for_leader_epoch(epochs.collect(), end);
-            let told = told.await;
-            let answers = asked
-                .iter()
-                .map(|at| told.get(at)?.as_ref().ok()?.map(|told| told.end));
-            answers.collect()
-        };
-        self.waiting.log_ends.ask(&(), at.clone(), call).await
-    }
-
-    /// What the leader remembers of a producer.
-    pub(super) async fn producer_state(
+    /// What the leader of a partition says, all in one leadership; its tail is not read.
+    pub(super) async fn view(
         &self,
         at: &TopicPartition,
         producer_id: i64,
-    ) -> Result<StateAnswer, Error> {
-        let call = |asked: Vec<TopicPartition>| async move {
-            let end = Instant::now() + self.deadline;
-            let partitions = asked.iter().cloned().collect();
-            let told = self.client.describe_producers(partitions, end).await;
-            let answers = asked.iter().map(|at| {
-                let told = told.get(at).cloned();
-                told.unwrap_or_else(|| Err(self.silence(at)))
-            });
-            answers.collect()
-        };
-        let answer = self.waiting.producers.ask(&(), at.clone(), call).await;
-        let states = match answer {
-            Ok(states) => states,
-            Err(Error::Unsupported { .. }) => return Ok(StateAnswer::Unsupported),
-            Err(fault) if is_denied(&fault) => return Ok(StateAnswer::Unsupported),
-            Err(fault) => return Err(fault),
-        };
-        let ours = states.into_iter().find(|state| state.id == producer_id);
-        let known = ours.and_then(|state| {
-            Some(ProducerState {
-                epoch: ProducerEpoch(i16::try_from(state.epoch).unwrap_or(i16::MAX)),
-                last_sequence: Sequence::new(state.last_sequence?)?,
-                last_timestamp: state.last_timestamp.unwrap_or(UnixMillis(0)),
-            })
-        });
-        Ok(known.map_or(StateAnswer::Absent, StateAnswer::Known))
+    ) -> Result<TargetView, Error> {
+        let end = Instant::now() + self.deadline;
+        let told = self.client.view(at, end).await?;
+        Ok(TargetView {
+            state: state(told.producers.as_deref(), producer_id),
+            start: told.range.start,
+            log_end: told.log_end,
+            end: told.range.end,
+            tail: None,
+        })
     }
 
     /// Whether reading a topic again may give other records.
     pub(super) async fn is_compacted(&self, topic: &TopicName) -> Result<bool, Error> {
-        let call = |asked: Vec<TopicName>| async move {
-            let topics: BTreeSet<&TopicName> = asked.iter().collect();
-            let settings = topics.into_iter().map(|topic| async move {
-                let end = Instant::now() + self.deadline;
-                let configs = self.client.topic_configs(topic, &[CLEANUP_POLICY], end);
-                (topic, configs.await)
+        let call = |asked: Vec<()>| async move {
+            let end = Instant::now() + self.deadline;
+            let configs = self.client.topic_configs(topic, &[CLEANUP_POLICY], end);
+            let answer = configs.await.map(|configs| {
+                let policy = configs.get(CLEANUP_POLICY);
+                policy.is_some_and(|policy| policy.contains("compact"))
             });
-            let told: BTreeMap<_, _> = join_all(settings).await.into_iter().collect();
-            let answers = asked.iter().map(|topic| match &told[topic] {
-                Ok(configs) => {
-                    let policy = configs.get(CLEANUP_POLICY);
-                    Ok(policy.is_some_and(|policy| policy.contains("compact")))
-                }
-                Err(fault) => Err(fault.clone()),
-            });
-            answers.collect()
+            vec![answer; asked.len()]
         };
-        match self.waiting.compacted.ask(&(), topic.clone(), call).await {
+        match self.compacted.ask(topic, (), call).await {
             // Who may not see settings has to take the careful way.
             Err(Error::Unsupported { .. }) => Ok(true),
-            Err(fault) if is_denied(&fault) => Ok(true),
+            Err(fault) if fault.is_denied() => Ok(true),
             answer => answer,
         }
     }
@@ -251,53 +166,103 @@ impl Questions {
     }
 }
 
-fn range(
-    start: Result<kreplicator_wire::cluster::offsets::Listed, Error>,
-    end: Result<kreplicator_wire::cluster::offsets::Listed, Error>,
-) -> Result<Range, Error> {
-    let (start, end) = (start?.offset, end?.offset);
-    let start = start.unwrap_or(Offset(0));
-    Ok((start, end.unwrap_or(start)))
+/// What is remembered of one of the producers; None: the broker cannot tell of any.
+fn state(producers: Option<&[Remembered]>, producer_id: i64) -> StateAnswer {
+    let Some(producers) = producers else {
+        return StateAnswer::Unsupported;
+    };
+    let ours = producers.iter().find(|state| state.id == producer_id);
+    let known = ours.and_then(|state| {
+        Some(ProducerState {
+            epoch: ProducerEpoch(i16::try_from(state.epoch).unwrap_or(i16::MAX)),
+            last_sequence: Sequence::new(state.last_sequence?)?,
+            last_timestamp: state.last_timestamp.unwrap_or(UnixMillis(0)),
+        })
+    });
+    known.map_or(StateAnswer::Absent, StateAnswer::Known)
 }
 
-/// Whether the user lacks a right.
-pub(super) fn is_denied(fault: &Error) -> bool {
-    use kreplicator_wire::code::Code;
-    matches!(
-        fault.code(),
-        Some(Code::TOPIC_AUTHORIZATION_FAILED | Code::CLUSTER_AUTHORIZATION_FAILED)
-    )
-}
-
-/// Committed offsets of a group, asked for together. Clones put their questions together.
+/// Checkpoints in a group. Clones put their questions together.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) client: ClusterClient,
     pub(super) name: String,
+    side: CheckpointSide,
     deadline: Duration,
     waiting: Arc<Gather<(), TopicPartition, Result<Option<Committed>, Error>>>,
 }
 
 impl Group {
-    /// Questions that are answered, or not, within `deadline` each.
-    pub(super) fn new(client: ClusterClient, name: String, deadline: Duration) -> Self {
+    /// Questions that are answered, or not, within `deadline` each. The group is on the `side` of the
+    /// link.
+    pub(super) fn new(
+        client: ClusterClient,
+        name: String,
+        side: CheckpointSide,
+        deadline: Duration,
+    ) -> Self {
         Self {
             client,
             name,
+            side,
             deadline,
             waiting: Arc::default(),
         }
     }
 
-    /// The committed offset of a partition; None: there is none.
-    pub(super) async fn committed(&self, at: &TopicPartition) -> Result<Option<Committed>, Error> {
+    /// Under which topics' names the checkpoint of a task is kept.
+    pub(super) fn names(&self, spec: &TaskSpec) -> Names {
+        Names::new(self.side, &spec.id.topic, &spec.target_topic)
+    }
+
+    /// The checkpoint of a task, and what its text says; None: there is none.
+    pub(super) async fn checkpoint(
+        &self,
+        spec: &TaskSpec,
+    ) -> Result<Option<(Offset, Option<CheckpointMeta>)>, Fault> {
+        let names = self.names(spec);
+        let found = self.read(names.kept(), spec).await?;
+        if let Some((_, meta)) = &found
+            && names.is_ours(meta.as_ref())
+        {
+            return Ok(found);
+        }
+        let Some(former) = names.former() else {
+            return Ok(None);
+        };
+        let found = self.read(former, spec).await?;
+        Ok(found.filter(|(_, meta)| Names::is_former(meta.as_ref())))
+    }
+
+    async fn read(
+        &self,
+        topic: &TopicName,
+        spec: &TaskSpec,
+    ) -> Result<Option<(Offset, Option<CheckpointMeta>)>, Fault> {
+        let group = &self.name;
+        let fault = |text: String| Fault::new(Kind::Checkpoint, text);
+        let at = TopicPartition::new(topic.clone(), spec.id.partition);
+        let committed = self.committed(&at).await.map_err(|error| {
+            fault(format!(
+                "checkpoints in group {group} cannot be read: {error}"
+            ))
+        })?;
+        let Some(committed) = committed else {
+            return Ok(None);
+        };
+        let meta = CheckpointMeta::parse(&committed.metadata)
+            .map_err(|error| fault(format!("checkpoint in group {group}: {error}")))?;
+        Ok(Some((committed.offset, meta)))
+    }
+
+    async fn committed(&self, at: &TopicPartition) -> Result<Option<Committed>, Error> {
         let call = |asked: Vec<TopicPartition>| async move {
             let end = Instant::now() + self.deadline;
             let partitions = asked.iter().cloned().collect();
             let told = self.client.committed_offsets(&self.name, &partitions, end);
             let told = told.await;
             let answers = asked.iter().map(|at| match &told {
-                Ok(found) => Ok(found.get(at).cloned()),
+                Ok(outcomes) => outcomes[at].clone(),
                 Err(fault) => Err(fault.clone()),
             });
             answers.collect()
@@ -308,19 +273,29 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    use kreplicator_wire::code::Code;
-
     use super::*;
 
     #[test]
-    fn a_missing_right_is_told_from_other_refusals() {
-        let refused = |code| Error::Refused {
-            what: "orders/0".to_owned(),
-            code,
+    fn what_is_remembered_of_another_producer_is_not_ours() {
+        let remembered = |id, last_sequence| Remembered {
+            id,
+            epoch: 3,
+            last_sequence,
+            last_timestamp: None,
+            transaction_start: None,
         };
-        assert!(is_denied(&refused(Code::TOPIC_AUTHORIZATION_FAILED)));
-        assert!(is_denied(&refused(Code::CLUSTER_AUTHORIZATION_FAILED)));
-        assert!(!is_denied(&refused(Code::UNKNOWN_TOPIC_OR_PARTITION)));
-        assert!(!is_denied(&refused(Code::NOT_LEADER_OR_FOLLOWER)));
+        let all = [
+            remembered(1, Some(5)),
+            remembered(2, None),
+            remembered(3, Some(9)),
+        ];
+        let StateAnswer::Known(ours) = state(Some(&all), 3) else {
+            panic!("it is there");
+        };
+        assert_eq!(ours.epoch, ProducerEpoch(3));
+        assert_eq!(Some(ours.last_sequence), Sequence::new(9));
+        assert_eq!(state(Some(&all), 2), StateAnswer::Absent, "no batch of it");
+        assert_eq!(state(Some(&all), 4), StateAnswer::Absent);
+        assert_eq!(state(None, 3), StateAnswer::Unsupported);
     }
 }

@@ -1,11 +1,12 @@
 //! What the tasks of one link share.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use kreplicator_model::{ids::Offset, spec::CheckpointSide};
 use kreplicator_wire::cluster::ClusterClient;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -88,11 +89,12 @@ impl Running {
             paths: BatchMetrics::new(link),
             base,
         };
-        let keeper = match context.link.checkpoint_on {
+        let side = context.link.checkpoint_on;
+        let keeper = match side {
             CheckpointSide::Source => ends.source.clone(),
             CheckpointSide::Target => ends.target.clone(),
         };
-        let group = Group::new(keeper, group_of(link), config.call_timeout);
+        let group = Group::new(keeper, group_of(link), side, config.call_timeout);
         let source = Questions::new(ends.source.clone(), config.call_timeout);
         let target = Questions::new(ends.target.clone(), config.call_timeout);
         let commits = Commits::new(
@@ -184,56 +186,71 @@ impl Lanes {
     }
 
     /// Looks at the logs of partitions that no answer of a fetcher tells of, and at readers that stand
-    /// still though there is more (C102, C104).
+    /// still though there is more (C102, C104). One that does not answer is waited for by nobody.
     async fn keep_looking(&self, source: Questions, reader: Source, config: BatchConfig) {
         let mut tick = interval(config.inspection_interval);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
+        let mut asked: BTreeSet<u64> = BTreeSet::new();
+        let mut asking = FuturesUnordered::new();
         loop {
-            tick.tick().await;
-            let now = Instant::now();
-            let lanes = self.live();
-            let mut before = std::mem::take(&mut seen);
-            let mut to_ask = Vec::new();
-            for lane in &lanes {
-                let Some(position) = lane.position() else {
-                    to_ask.push(Arc::clone(lane));
-                    continue;
-                };
-                let last = before.remove(&lane.number);
-                let last = last.filter(|last| last.position == position);
-                let here = last.unwrap_or(Seen {
-                    position,
-                    since: now,
-                });
-                seen.insert(lane.number, here);
-                let is_still = now - here.since >= config.stall_after;
-                if !lane.is_read() || is_still {
-                    to_ask.push(Arc::clone(lane));
+            tokio::select! {
+                _ = tick.tick() => {
+                    let due = self.to_look_at(&mut seen, config.stall_after);
+                    for lane in due {
+                        if asked.insert(lane.number) {
+                            let source = &source;
+                            asking.push(async move {
+                                let range = source.committed_range(&lane.source).await;
+                                (lane, range)
+                            });
+                        }
+                    }
                 }
-            }
-            let source = &source;
-            let asked = to_ask.iter().map(|lane| async move {
-                let range = source.committed_range(&lane.source).await;
-                (lane, range)
-            });
-            for (lane, range) in futures::future::join_all(asked).await {
-                let Ok((start, end)) = range else {
-                    lane.unmeasured();
-                    continue;
-                };
-                lane.measured(start, end);
-                let is_still = seen
-                    .get(&lane.number)
-                    .is_some_and(|seen| now - seen.since >= config.stall_after);
-                let is_behind = lane.position().is_some_and(|position| position < end);
-                if is_still && is_behind && lane.is_read() {
-                    warn!(task = %lane.spec.id, "the reader stands still; it is opened again");
-                    lane.shared.metrics.pokes.increment(1);
-                    seen.remove(&lane.number);
-                    reader.read(lane);
+                Some((lane, range)) = asking.next(), if !asking.is_empty() => {
+                    asked.remove(&lane.number);
+                    let Ok((start, end)) = range else {
+                        lane.unmeasured();
+                        continue;
+                    };
+                    lane.measured(start, end);
+                    let is_still = seen
+                        .get(&lane.number)
+                        .is_some_and(|seen| seen.since.elapsed() >= config.stall_after);
+                    let is_behind = lane.position().is_some_and(|position| position < end);
+                    if is_still && is_behind && lane.is_read() {
+                        warn!(task = %lane.spec.id, "the reader stands still; it is opened again");
+                        lane.shared.metrics.pokes.increment(1);
+                        seen.remove(&lane.number);
+                        reader.read(&lane);
+                    }
                 }
             }
         }
+    }
+
+    /// Lanes whose logs nobody tells of or whose readers stand still, and where all are by now.
+    fn to_look_at(&self, seen: &mut BTreeMap<u64, Seen>, stall_after: Duration) -> Vec<Arc<Lane>> {
+        let now = Instant::now();
+        let mut before = std::mem::take(seen);
+        let mut due = Vec::new();
+        for lane in self.live() {
+            let Some(position) = lane.position() else {
+                due.push(lane);
+                continue;
+            };
+            let last = before.remove(&lane.number);
+            let last = last.filter(|last| last.position == position);
+            let here = last.unwrap_or(Seen {
+                position,
+                since: now,
+            });
+            seen.insert(lane.number, here);
+            let is_still = now - here.since >= stall_after;
+            if !lane.is_read() || is_still {
+                due.push(lane);
+            }
+        }
+        due
     }
 }

@@ -169,7 +169,7 @@ async fn read(
             }
             Err(error) => {
                 let fault = ends::fault(Kind::Source, client, &error);
-                return Err(if ends::is_denied(&error) {
+                return Err(if error.is_denied() {
                     Unread::Denied(fault)
                 } else {
                     Unread::Failed(fault)

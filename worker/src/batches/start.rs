@@ -17,7 +17,7 @@ use kreplicator_model::{
 use kreplicator_wire::{
     cluster::{group::Commit, offsets::Isolation},
     error::Error,
-    topic::TopicId,
+    topic::{TopicId, TopicPartition},
 };
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -29,6 +29,7 @@ use super::{
     scan::{self, Stretch, Unread},
 };
 use crate::{
+    checkpoint::names::Names,
     engine::TaskSpec,
     fault::{Fault, Kind, chain},
     lines::{self, LineBook, LineTarget, NewEntry, TopicLines, Written},
@@ -198,13 +199,11 @@ impl Starter {
         let checkpoint = newest(self.checkpoint(lane).await?, lane.checkpoint());
         let asked = self.shared.now();
         let asked_id = counting(line.as_ref(), checkpoint, producer_id).id.0;
-        let state = self
+        let view = self
             .target
-            .producer_state(&lane.target, asked_id)
+            .view(&lane.target, asked_id)
             .await
             .map_err(target)?;
-        let log_end = self.target.log_end(&lane.target).await;
-        let (start, end) = self.target.range(&lane.target).await.map_err(target)?;
         let (source_start, source_end) = self
             .source
             .committed_range(&lane.source)
@@ -225,13 +224,7 @@ impl Starter {
             line_target,
             producer_id,
             checkpoint,
-            view: TargetView {
-                state,
-                start,
-                log_end,
-                end,
-                tail: None,
-            },
+            view,
             source_start,
             source_end,
             is_deterministic: !is_compacted,
@@ -270,19 +263,9 @@ impl Starter {
     }
 
     async fn checkpoint(&self, lane: &Lane) -> Result<Option<CheckpointPlace>, Fault> {
-        let group = &self.group.name;
-        let fault = |text: String| Fault::new(Kind::Checkpoint, text);
-        let committed = self.group.committed(&lane.source).await;
-        let committed = committed.map_err(|error| {
-            fault(format!(
-                "checkpoints in group {group} cannot be read: {error}"
-            ))
-        })?;
-        let Some(committed) = committed else {
+        let Some((offset, meta)) = self.group.checkpoint(&lane.spec).await? else {
             return Ok(None);
         };
-        let meta = CheckpointMeta::parse(&committed.metadata)
-            .map_err(|error| fault(format!("checkpoint in group {group}: {error}")))?;
         if let Some(meta) = &meta
             && meta.epoch > lane.spec.epoch
         {
@@ -290,7 +273,7 @@ impl Starter {
         }
         let counted = meta.and_then(|meta| meta.counted);
         Ok(Some(CheckpointPlace {
-            offset: committed.offset,
+            offset,
             counted: counted.map(|counted| (counted.producer, counted.count, counted.target_end)),
         }))
     }
@@ -363,17 +346,20 @@ impl Starter {
         if !is_uncounted {
             return Ok(());
         }
+        let names = self.group.names(&lane.spec);
         let first = commit(
             &lane.spec,
+            &names,
             &self.config.worker,
             resume.producer,
             resume.place,
         );
-        let commits = BTreeMap::from([(lane.source.clone(), first)]);
+        let at = TopicPartition::new(names.kept().clone(), lane.spec.id.partition);
         let deadline = Instant::now() + self.config.call_timeout;
         let Group { client, name, .. } = &self.group;
+        let commits = BTreeMap::from([(at, first)]);
         let saved = client.commit_offsets(name, &commits, deadline).await;
-        let saved = saved.and_then(|saved| saved.into_values().collect::<Result<(), _>>());
+        let saved = saved.into_values().collect::<Result<(), _>>();
         saved.map_err(|error| {
             let text = format!("checkpoints in group {name} cannot be saved: {error}");
             Fault::new(Kind::Checkpoint, text)
@@ -518,20 +504,8 @@ impl Starter {
     /// When it does not answer.
     pub(super) async fn view(&self, lane: &Lane, producer: Producer) -> Result<TargetView, Fault> {
         let target = |error: Error| ends::fault(Kind::Target, &self.target.client, &error);
-        let state = self
-            .target
-            .producer_state(&lane.target, producer.id.0)
-            .await
-            .map_err(target)?;
-        let log_end = self.target.log_end(&lane.target).await;
-        let (start, end) = self.target.range(&lane.target).await.map_err(target)?;
-        Ok(TargetView {
-            state,
-            start,
-            log_end,
-            end,
-            tail: None,
-        })
+        let view = self.target.view(&lane.target, producer.id.0).await;
+        view.map_err(target)
     }
 }
 
@@ -615,6 +589,7 @@ fn note(tail: &mut TailScan, batch: &Batch) {
 /// A checkpoint as it is committed.
 pub(super) fn commit(
     spec: &TaskSpec,
+    names: &Names,
     worker: &WorkerId,
     producer: Producer,
     place: Place,
@@ -623,7 +598,7 @@ pub(super) fn commit(
     Commit {
         offset: place.offset,
         leader_epoch: None,
-        metadata: meta.to_string(),
+        metadata: names.mark(meta).to_string(),
     }
 }
 

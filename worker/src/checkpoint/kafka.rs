@@ -9,7 +9,7 @@
 mod client;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -22,8 +22,8 @@ use kreplicator_kafka::{
 };
 use kreplicator_model::{
     checkpoint::CheckpointMeta,
-    ids::{LinkId, Offset, TaskId, WorkerId},
-    spec::Cluster,
+    ids::{Offset, Partition, TaskId, TopicName, WorkerId},
+    spec::{CheckpointSide, Cluster, Link, Naming},
 };
 use rdkafka::{
     TopicPartitionList, error::RDKafkaErrorCode as Code,
@@ -32,13 +32,15 @@ use rdkafka::{
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::client::GroupClient;
-use super::{CheckpointStore, Committed, Error, Loaded, Save, group_of};
+use super::{CheckpointStore, Committed, Error, Loaded, Save, group_of, names::Names};
 use crate::fence::OwnershipFence;
 
 /// Checkpoints in a consumer group of a Kafka cluster.
 #[derive(Debug)]
 pub struct KafkaCheckpoints {
     group: String,
+    side: CheckpointSide,
+    naming: Naming,
     worker: WorkerId,
     client: GroupClient,
     /// Highest offsets saved or found by this worker.
@@ -53,16 +55,18 @@ impl KafkaCheckpoints {
     /// # Errors
     /// Settings that the client library refuses.
     pub fn create(
-        link: &LinkId,
+        link: &Link,
         cluster: &Cluster,
         properties: &ClientProperties,
         worker: WorkerId,
         fence: Arc<dyn OwnershipFence>,
     ) -> Result<Self, ClusterError> {
-        let group = group_of(link);
+        let group = group_of(&link.id);
         Ok(Self {
             client: GroupClient::create(&group, cluster, properties, fence)?,
             group,
+            side: link.checkpoint_on,
+            naming: link.naming.clone(),
             worker,
             saved: Mutex::default(),
             turn: tokio::sync::Mutex::new(()),
@@ -72,6 +76,36 @@ impl KafkaCheckpoints {
     /// Resolves when the client is gone after this value was dropped.
     pub(crate) fn ended(&self) -> tokio::sync::watch::Receiver<bool> {
         self.client.ended()
+    }
+
+    fn names(&self, task: &TaskId) -> Names {
+        // A name that Kafka does not allow has no target topic, and no task.
+        let target = self.naming.target_of(&task.topic);
+        let target = target.unwrap_or_else(|_| task.topic.clone());
+        Names::new(self.side, &task.topic, &target)
+    }
+
+    /// What is found of a task, under the name that it is kept under or else under its former one.
+    fn answer(&self, task: &TaskId, list: &TopicPartitionList) -> Result<Option<Committed>, Error> {
+        let find = |topic: &TopicName| {
+            let element = list.find_partition(topic.as_str(), task.partition.0);
+            let element = element.ok_or_else(|| self.fault(Code::OperationTimedOut))?;
+            element
+                .error()
+                .map_err(|fault| self.fault(fault.rdkafka_error_code().unwrap_or(Code::Fail)))?;
+            self.read(task, &element)
+        };
+        let names = self.names(task);
+        if let Some(found) = find(names.kept())?
+            && names.is_ours(found.meta.as_ref())
+        {
+            return Ok(Some(found));
+        }
+        let Some(former) = names.former() else {
+            return Ok(None);
+        };
+        let found = find(former)?;
+        Ok(found.filter(|found| Names::is_former(found.meta.as_ref())))
     }
 
     fn fault(&self, code: Code) -> Error {
@@ -138,8 +172,10 @@ impl KafkaCheckpoints {
             .collect();
         let mut list = TopicPartitionList::with_capacity(due.len());
         for save in &due {
-            let meta = CheckpointMeta::new(save.epoch, self.worker.clone(), None).to_string();
-            let mut element = list.add_partition(save.task.topic.as_str(), save.task.partition.0);
+            let names = self.names(&save.task);
+            let meta = CheckpointMeta::new(save.epoch, self.worker.clone(), None);
+            let meta = names.mark(meta).to_string();
+            let mut element = list.add_partition(names.kept().as_str(), save.task.partition.0);
             element
                 .set_offset(rdkafka::Offset::Offset(save.offset.0))
                 .map_err(|_| self.fault(Code::InvalidArgument))?;
@@ -164,7 +200,8 @@ impl KafkaCheckpoints {
     ) -> Result<BTreeMap<TaskId, Error>, Error> {
         let mut list = TopicPartitionList::with_capacity(due.len());
         for save in due {
-            list.add_partition(save.task.topic.as_str(), save.task.partition.0);
+            let names = self.names(&save.task);
+            list.add_partition(names.kept().as_str(), save.task.partition.0);
         }
         let left = end.saturating_duration_since(Instant::now());
         let found = self
@@ -173,7 +210,8 @@ impl KafkaCheckpoints {
             .await
             .map_err(|_| self.fault(code))?;
         let failed = due.iter().filter(|save| {
-            let element = found.find_partition(save.task.topic.as_str(), save.task.partition.0);
+            let names = self.names(&save.task);
+            let element = found.find_partition(names.kept().as_str(), save.task.partition.0);
             let offset = element.map(|element| element.offset());
             offset != Some(rdkafka::Offset::Offset(save.offset.0))
         });
@@ -216,9 +254,15 @@ fn is_answer(code: Code) -> bool {
 #[async_trait]
 impl CheckpointStore for KafkaCheckpoints {
     async fn load(&self, tasks: &[TaskId], deadline: Duration) -> Result<Loaded, Error> {
-        let mut list = TopicPartitionList::with_capacity(tasks.len());
+        let mut asked: BTreeSet<(TopicName, Partition)> = BTreeSet::new();
         for task in tasks {
-            list.add_partition(task.topic.as_str(), task.partition.0);
+            let names = self.names(task);
+            asked.insert((names.kept().clone(), task.partition));
+            asked.extend(names.former().map(|topic| (topic.clone(), task.partition)));
+        }
+        let mut list = TopicPartitionList::with_capacity(asked.len());
+        for (topic, partition) in &asked {
+            list.add_partition(topic.as_str(), partition.0);
         }
         let end = Instant::now() + deadline;
         let list = loop {
@@ -231,14 +275,7 @@ impl CheckpointStore for KafkaCheckpoints {
         };
         let mut loaded = Loaded::new();
         for task in tasks {
-            let element = list.find_partition(task.topic.as_str(), task.partition.0);
-            let answer = match element {
-                None => Err(self.fault(Code::OperationTimedOut)),
-                Some(element) => match element.error() {
-                    Ok(()) => self.read(task, &element),
-                    Err(fault) => Err(self.fault(fault.rdkafka_error_code().unwrap_or(Code::Fail))),
-                },
-            };
+            let answer = self.answer(task, &list);
             if let Ok(Some(committed)) = &answer {
                 // An operator's reset may lie below what this worker saved before: it holds.
                 self.saved

@@ -1,6 +1,7 @@
 //! Where checkpoints are kept between owners.
 
 pub mod kafka;
+pub mod names;
 
 use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 

@@ -12,13 +12,14 @@ use kreplicator_proto::{
     stored::Stored,
 };
 use kreplicator_store::{Compare, MetaStore, Op, Outcome, Revision, Txn, backoff::Backoff, keys};
+use kreplicator_wire::gather::Gather;
 use tokio::time::{sleep, timeout};
 
 use super::{
     Allocate, Error, LineBook, LineTarget, NewEntry, Result, TopicLines, Written, differs,
     draft::{Draft, Request, is_for},
 };
-use crate::{clock::WallClock, gather::Gather};
+use crate::clock::WallClock;
 
 /// Longest time that a call may take, waiting for other callers' turns aside.
 const DEADLINE: Duration = Duration::from_secs(15);

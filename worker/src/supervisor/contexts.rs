@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kreplicator_model::{
     ids::{ClusterId, LinkId},
-    spec::{Cluster, Link},
+    spec::{CheckpointSide, Cluster, Link},
 };
 use kreplicator_proto::stored::{Stored, Unreadable};
 use kreplicator_store::{Change, keys};
@@ -88,7 +88,10 @@ impl Contexts {
 /// reaches a task by its assignment (names, start) or concerns only the controller (pausing, making
 /// topics) does not count: nothing pauses that need not.
 fn needs_restart(running: &LinkContext, wanted: &LinkContext) -> bool {
-    running.source != wanted.source
+    // There checkpoints go by the names of target topics.
+    let is_kept_by_name = wanted.link.checkpoint_on == CheckpointSide::Target;
+    (is_kept_by_name && running.link.naming != wanted.link.naming)
+        || running.source != wanted.source
         || running.target != wanted.target
         || running.link.on_gap != wanted.link.on_gap
         || running.link.checkpoint_on != wanted.link.checkpoint_on
@@ -120,7 +123,7 @@ mod tests {
             naming: Naming::default(),
             start: StartPolicy::Earliest,
             on_gap: GapPolicy::ContinueAndReport,
-            checkpoint_on: kreplicator_model::spec::CheckpointSide::Source,
+            checkpoint_on: CheckpointSide::Source,
             target_topics: TargetTopics::default(),
             paused: false,
             engine: None,

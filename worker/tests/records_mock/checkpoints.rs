@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use kreplicator_kafka::{properties::client_properties, secrets::ProcessSecrets};
 use kreplicator_model::{
     checkpoint::CheckpointMeta,
-    ids::{LinkId, Offset, OwnerEpoch, TaskId, WorkerId},
+    ids::{Offset, OwnerEpoch, TaskId, WorkerId},
+    spec::{CheckpointSide, Link},
 };
 use kreplicator_worker::checkpoint::{
     CheckpointStore, Committed, Error, Save, kafka::KafkaCheckpoints,
@@ -15,7 +16,7 @@ use rdkafka::{
     types::{RDKafkaApiKey, RDKafkaRespErr},
 };
 
-use super::rig::{Mock, Switch, cluster, spec};
+use super::rig::{Mock, Switch, cluster, context, spec};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -24,11 +25,14 @@ fn worker() -> WorkerId {
 }
 
 fn store(bootstrap: &str, fence: &Arc<Switch>) -> KafkaCheckpoints {
+    store_of(&context(bootstrap, bootstrap).link, bootstrap, fence)
+}
+
+fn store_of(link: &Link, bootstrap: &str, fence: &Arc<Switch>) -> KafkaCheckpoints {
     let cluster = cluster("a", bootstrap);
     let properties = client_properties(&cluster, &ProcessSecrets).expect("complete");
-    let link = LinkId::new("a-b").expect("legal");
     let fence = Arc::clone(fence) as _;
-    KafkaCheckpoints::create(&link, &cluster, &properties, worker(), fence).expect("a client")
+    KafkaCheckpoints::create(link, &cluster, &properties, worker(), fence).expect("a client")
 }
 
 fn mock() -> Mock {
@@ -170,4 +174,36 @@ async fn an_unreachable_coordinator_is_told_within_the_deadline() {
     mock.broker_up(-1).expect("up");
     let saved = store.save(&[save(0, 3)], Duration::from_secs(20)).await;
     assert_eq!(saved, Ok(BTreeMap::new()), "recovers by itself");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_the_target_they_go_by_the_target_topic_and_older_ones_are_still_found() {
+    let mock = mock();
+    mock.create_topic("copy.orders", 2, 1).expect("made");
+    mock.create_topic("copy.copy.orders", 2, 1).expect("made");
+    let servers = mock.bootstrap_servers();
+    // An earlier version used the source's name there too.
+    let earlier = store(&servers, &Switch::open());
+    earlier.save(&[save(0, 5)], DEADLINE).await.expect("saved");
+    let mut link = context(&servers, &servers).link;
+    link.checkpoint_on = CheckpointSide::Target;
+    link.naming.prefix = "copy.".to_owned();
+    let store = store_of(&link, &servers, &Switch::open());
+    let offset = async |store: &KafkaCheckpoints, task: TaskId| {
+        let mut loaded = store.load(std::slice::from_ref(&task), DEADLINE).await?;
+        let found = loaded.remove(&task).expect("asked for")?;
+        Ok::<_, Error>(found.map(|found| found.offset.0))
+    };
+    assert_eq!(offset(&store, task(0)).await, Ok(Some(5)));
+    assert_eq!(offset(&store, task(1)).await, Ok(None));
+    store.save(&[save(0, 8)], DEADLINE).await.expect("saved");
+    assert_eq!(offset(&store, task(0)).await, Ok(Some(8)));
+    assert_eq!(
+        offset(&earlier, task(0)).await,
+        Ok(Some(5)),
+        "left as it was"
+    );
+    // A topic of this name on the source is another task's.
+    let other = spec("copy.orders", 0).id;
+    assert_eq!(offset(&store, other).await, Ok(None));
 }

@@ -111,8 +111,53 @@ async fn what_is_doubtful_or_old_is_not_fresh() {
     tokio::time::advance(Duration::from_secs(10)).await;
     assert!(metadata.fresh(&ants, None).is_some());
     assert!(metadata.fresh(&ants, Some(Instant::now())).is_none());
-    metadata.forget(&ants);
-    assert!(metadata.due(Some(Instant::now())).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_topic_ids_a_lower_epoch_told_again_and_again_is_a_topic_made_anew() {
+    let told_old = |leader| told("ants", 0, &[leader]);
+    let mut metadata = Metadata::default();
+    let mut hear = |leader| {
+        metadata.apply(&[name("ants")], &told_old(leader), Instant::now());
+        metadata.leader(&at("ants", 0)).expect("a leader")
+    };
+    assert_eq!(hear((1, 7)), leader(1, 7));
+    assert_eq!(hear((2, 0)), leader(1, 7), "perhaps it has not heard yet");
+    assert_eq!(hear((2, 0)), leader(1, 7));
+    assert_eq!(hear((1, 7)), leader(1, 7), "it had not");
+    assert_eq!(hear((2, 0)), leader(1, 7));
+    assert_eq!(hear((2, 0)), leader(1, 7));
+    assert_eq!(hear((2, 0)), leader(2, 0));
+    assert_eq!(hear((1, 1)), leader(1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_topic_ids_an_old_leadership_never_comes_back() {
+    let mut metadata = known(&[(1, 7)]);
+    for _ in 0..10 {
+        metadata.apply(&[name("ants")], &told("ants", 1, &[(2, 6)]), Instant::now());
+        assert_eq!(metadata.leader(&at("ants", 0)), Some(leader(1, 7)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn topics_that_nobody_needs_are_dropped_and_those_waited_for_are_due() {
+    let mut metadata = known(&[(1, 5)]);
+    let (ants, bees) = (name("ants"), name("bees"));
+    let bees_told = told("bees", 2, &[(1, 1)]);
+    metadata.apply(std::slice::from_ref(&bees), &bees_told, Instant::now());
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let later = Instant::now();
+    metadata.note_use(std::slice::from_ref(&ants), later);
+    // To be told is not to be needed.
+    metadata.apply(std::slice::from_ref(&bees), &bees_told, later);
+    metadata.drop_idle(later);
+    assert!(metadata.told(&bees).is_none());
+    assert!(metadata.told(&ants).is_some());
+    metadata.want(std::slice::from_ref(&bees));
+    assert_eq!(metadata.due(None), std::slice::from_ref(&bees));
+    metadata.apply(std::slice::from_ref(&bees), &bees_told, later);
+    assert!(metadata.due(None).is_empty(), "told");
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,7 +61,7 @@ impl Driver {
                 let fault = |error: &ClusterError| Fault::from((Kind::Checkpoint, error));
                 let properties =
                     client_properties(cluster, secrets.as_ref()).map_err(|error| fault(&error))?;
-                let link = &context.link.id;
+                let link = &context.link;
                 let checkpoints =
                     KafkaCheckpoints::create(link, cluster, &properties, worker, fence)
                         .map_err(|error| fault(&error))?;

@@ -11,7 +11,7 @@ use std::{
 use tokio::{sync::oneshot, task::yield_now};
 
 /// Collects questions by key. One call a key is under way at a time.
-pub(crate) struct Gather<K, Q, A>(Mutex<BTreeMap<K, Arc<Line<Q, A>>>>);
+pub struct Gather<K, Q, A>(Mutex<BTreeMap<K, Arc<Line<Q, A>>>>);
 
 /// Those who wait for the next call of one key.
 struct Line<Q, A> {
@@ -28,7 +28,8 @@ struct Visit<'a, K: Ord + Clone, Q, A> {
 
 impl<K: Ord + Clone, Q: Clone, A> Gather<K, Q, A> {
     /// Nobody waits.
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         Self(Mutex::default())
     }
 
@@ -36,7 +37,7 @@ impl<K: Ord + Clone, Q: Clone, A> Gather<K, Q, A> {
     /// the last call began, this one perhaps among them, and gives an answer to each, in order; it
     /// begins after this question was asked. It runs within one of the waiting callers: when that
     /// one is dropped meanwhile, the others ask again.
-    pub(crate) async fn ask<F>(&self, key: &K, question: Q, mut call: impl FnMut(Vec<Q>) -> F) -> A
+    pub async fn ask<F>(&self, key: &K, question: Q, mut call: impl FnMut(Vec<Q>) -> F) -> A
     where
         F: Future<Output = Vec<A>>,
     {
