@@ -77,20 +77,25 @@ pub(super) struct FetcherHandle {
 }
 
 impl FetcherHandle {
-    /// Reads for a lane from where it says.
-    pub(super) fn read(&self, lane: &Arc<Lane>, topic_id: Option<TopicId>, epoch: Option<i32>) {
-        // Before the first answer can come: a lane without room has to know whom to call back.
-        lane.set_fetcher(self.clone());
-        // A fetcher that has ended is replaced by whoever finds the leader anew.
-        drop(
-            self.orders
-                .send(Order::Read(Arc::clone(lane), topic_id, epoch)),
-        );
+    /// Reads for a lane from where it says, if it still says anything. False: the fetcher has ended.
+    pub(super) fn read(
+        &self,
+        lane: &Arc<Lane>,
+        topic_id: Option<TopicId>,
+        epoch: Option<i32>,
+    ) -> bool {
+        // Before the first answer can come: a lane without room has to know whom to call back, and one
+        // that is closed from now on whom to stop.
+        if !lane.set_fetcher(self.clone()) {
+            return true;
+        }
+        let order = Order::Read(Arc::clone(lane), topic_id, epoch);
+        self.orders.send(order).is_ok()
     }
 
-    /// The lane has room again.
-    pub(super) fn resume(&self, lane: &Arc<Lane>) {
-        drop(self.orders.send(Order::Resume(Arc::clone(lane))));
+    /// The lane has room again. False: the fetcher has ended.
+    pub(super) fn resume(&self, lane: &Arc<Lane>) -> bool {
+        self.orders.send(Order::Resume(Arc::clone(lane))).is_ok()
     }
 
     /// Reads the partition no longer.
@@ -305,10 +310,8 @@ impl Fetcher {
         let Some(reading) = self.lanes.get(at) else {
             return;
         };
-        match reading.lane.reading_at() {
-            Some(next) => self.follow(at, next),
-            None => self.follow(at, Next::Pause),
-        }
+        // One that was closed since is not kept: nobody would ever stop it.
+        self.follow(at, reading.lane.reading_at());
     }
 
     fn follow(&mut self, at: &TopicPartition, next: Next) {

@@ -45,6 +45,11 @@ impl FakeFetcher {
         self.room.backlog.load(Ordering::Acquire)
     }
 
+    /// It ends, as by a panic: what it is told from now on gets lost.
+    pub(in crate::batches) fn end(&mut self) {
+        self.orders.close();
+    }
+
     /// What it was told since the last call.
     pub(in crate::batches) fn told(&mut self) -> Vec<Told> {
         let orders = std::iter::from_fn(|| self.orders.try_recv().ok());
@@ -111,4 +116,31 @@ fn c036_room_comes_back_when_an_answer_is_let_go() {
     assert_eq!(room.left(), whole - 1_000);
     drop(occupied);
     assert_eq!(room.left(), whole);
+}
+
+#[test]
+fn a_lane_that_was_closed_before_it_was_handed_over_is_not_kept() {
+    let rig = Rig::new();
+    rig.open_at(0);
+    let (homeless, _lost) = mpsc::unbounded_channel();
+    let (mut fetcher, handle) = Fetcher::new(
+        client(),
+        BrokerId(1),
+        Purpose::Fetch(1),
+        None,
+        Budget::new(64 << 20).reserve(),
+        homeless.downgrade(),
+    );
+    rig.lane.close();
+    assert!(handle.read(&rig.lane, None, None));
+    assert!(
+        fetcher.orders.try_recv().is_err(),
+        "nobody wants to read any more"
+    );
+
+    // It is closed while the order waits.
+    fetcher.obey(Order::Read(Arc::clone(&rig.lane), None, None));
+    assert!(fetcher.lanes.is_empty());
+    assert_eq!(fetcher.paused, 0, "it would wait shorter for ever");
+    assert!(fetcher.session.is_empty());
 }

@@ -243,21 +243,25 @@ impl Lane {
         flow.is_none_or(|flow| flow.sender.oldest().is_none())
     }
 
-    /// Where the source is to be read from; None: not at all.
-    pub(super) fn reading_at(&self) -> Option<Next> {
+    /// What is to be read for the lane.
+    pub(super) fn reading_at(&self) -> Next {
         let state = self.lock();
-        let flow = state.flow.as_ref().filter(|flow| flow.wants_more())?;
-        Some(flow.next())
+        state.flow.as_ref().map_or(Next::Gone, Flow::next)
     }
 
-    /// The fetcher that reads for the lane; told to go on when there is room.
-    pub(super) fn set_fetcher(&self, fetcher: FetcherHandle) {
-        if let Some(flow) = self.lock().flow.as_mut()
-            && let Some(before) = flow.fetcher.replace(fetcher.clone())
+    /// The fetcher that reads for the lane; told to go on when there is room. False: nothing is to be read
+    /// any more.
+    pub(super) fn set_fetcher(&self, fetcher: FetcherHandle) -> bool {
+        let mut state = self.lock();
+        let Some(flow) = state.flow.as_mut().filter(|flow| !flow.is_over()) else {
+            return false;
+        };
+        if let Some(before) = flow.fetcher.replace(fetcher.clone())
             && !before.is_same(&fetcher)
         {
             before.stop(&self.source);
         }
+        true
     }
 
     /// The way to the target partition's leader.
@@ -285,12 +289,9 @@ impl Lane {
         state.log_start = fetched.log_start.or(state.log_start);
         state.log_end = fetched.last_stable_offset.or(state.log_end);
         self.trouble_locked(&mut state, Side::Source, None);
-        let Some(flow) = state.flow.as_mut() else {
+        let Some(flow) = state.flow.as_mut().filter(|flow| !flow.is_over()) else {
             return Next::Gone;
         };
-        if flow.draining || flow.failed {
-            return Next::Gone;
-        }
         if fetched.offset != flow.intake.position() || flow.backlog.is_some() {
             return flow.next();
         }
@@ -298,13 +299,7 @@ impl Lane {
         flow.backlog = Some((fetched, occupied));
         self.take_backlog(&mut state);
         self.pump(&mut state);
-        let Some(flow) = state.flow.as_mut() else {
-            return Next::Gone;
-        };
-        if flow.draining || flow.failed {
-            return Next::Gone;
-        }
-        flow.next()
+        state.flow.as_ref().map_or(Next::Gone, Flow::next)
     }
 
     /// The source partition's reader met trouble that stops this task.

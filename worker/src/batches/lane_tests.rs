@@ -103,12 +103,23 @@ fn no_more_than_five_are_out_and_nothing_overtakes() {
 }
 
 #[test]
+fn c102_a_lane_whose_fetcher_has_ended_while_it_had_no_room_asks_for_another() {
+    let rig = Rig::running(tight());
+    rig.fetch(&[wide(0), wide(1)]);
+    assert_eq!(rig.fetch(&[wide(2), wide(3)]), Next::Pause);
+    rig.with_fetcher(FakeFetcher::end);
+    rig.sent().iter().for_each(ack);
+    let events = rig.events();
+    assert!(events.contains(&Event::Read(Offset(4))), "{events:?}");
+}
+
+#[test]
 fn c025_a_full_share_pauses_the_source_and_acknowledgements_let_it_go_on() {
     let rig = Rig::running(tight());
     assert!(matches!(rig.fetch(&[wide(0), wide(1)]), Next::Read { .. }));
     assert_eq!(rig.fetch(&[wide(2), wide(3)]), Next::Pause);
     assert!(rig.with_fetcher(|fetcher| fetcher.occupied_bytes()) > 0);
-    assert_eq!(rig.lane.reading_at(), None);
+    assert_eq!(rig.lane.reading_at(), Next::Pause);
     // What is asked for meanwhile is not taken.
     assert_eq!(rig.fetch(&[wide(2)]), Next::Pause);
 
@@ -169,7 +180,7 @@ fn a_drain_sends_no_more_than_the_sender_holds_and_passes_nothing() {
     assert_eq!(sent.len(), 5);
     assert!(!rig.lane.drain());
     assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Stop]);
-    assert_eq!(rig.lane.reading_at(), None);
+    assert_eq!(rig.lane.reading_at(), Next::Gone);
     for item in &sent {
         assert!(!rig.events().contains(&Event::Settled));
         ack(item);

@@ -19,7 +19,7 @@ use super::{
     BatchConfig,
     commits::Commits,
     ends::{Group, Questions},
-    lane::{Lane, Shared},
+    lane::{Lane, Next, Shared},
     metrics::BatchMetrics,
     source::Source,
     start::Starter,
@@ -149,6 +149,12 @@ impl Running {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lanes(Arc<Mutex<Vec<Weak<Lane>>>>);
 
+/// Whether a lane wants what its source has before `end`. Its broker need not have been heard: what read
+/// for the lane may be gone.
+fn is_left_behind(lane: &Lane, end: Offset) -> bool {
+    matches!(lane.reading_at(), Next::Read { offset, .. } if offset < end)
+}
+
 /// What a look at a partition remembers for the next.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
@@ -222,8 +228,7 @@ impl Lanes {
                 let is_still = seen
                     .get(&lane.number)
                     .is_some_and(|seen| now - seen.since >= config.stall_after);
-                let is_behind = lane.position().is_some_and(|position| position < end);
-                if is_still && is_behind && lane.is_read() {
+                if is_still && is_left_behind(lane, end) {
                     warn!(task = %lane.spec.id, "the reader stands still; it is opened again");
                     lane.shared.metrics.pokes.increment(1);
                     seen.remove(&lane.number);
@@ -231,5 +236,21 @@ impl Lanes {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batches::testkit::Rig;
+
+    #[test]
+    fn c102_a_reader_whose_broker_was_never_heard_is_opened_again_too() {
+        let rig = Rig::running(crate::batches::testkit::RigMade::default());
+        assert!(!rig.lane.is_read(), "no fetcher has told anything");
+        assert!(is_left_behind(&rig.lane, Offset(1)));
+        assert!(!is_left_behind(&rig.lane, Offset(0)), "there is no more");
+        rig.lane.close();
+        assert!(!is_left_behind(&rig.lane, Offset(1)), "it wants no more");
     }
 }

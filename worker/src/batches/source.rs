@@ -1,7 +1,11 @@
 //! The source of a link: one fetcher for each broker that leads anything, and the task that finds out
 //! which that is.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use kreplicator_wire::{
@@ -17,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::{
     ends,
     fetcher::{Fetcher, FetcherHandle},
-    lane::{Lane, Side},
+    lane::{Lane, Next, Side},
 };
 use crate::{budget::Budget, fault::Kind};
 
@@ -50,6 +54,7 @@ impl Source {
             tracker: tracker.clone(),
             homeless: homeless.downgrade(),
             fetchers: HashMap::new(),
+            looked_for: HashSet::new(),
         };
         tracker.spawn(router.run(lanes));
         Self { homeless }
@@ -69,6 +74,14 @@ struct Router {
     tracker: TaskTracker,
     homeless: mpsc::WeakUnboundedSender<Arc<Lane>>,
     fetchers: HashMap<BrokerId, FetcherHandle>,
+    /// Numbers of the lanes whose leader is being asked for.
+    looked_for: HashSet<u64>,
+}
+
+/// Where a lane's partition is read.
+struct Place {
+    leader: Leader,
+    topic_id: Option<TopicId>,
 }
 
 impl Router {
@@ -77,50 +90,70 @@ impl Router {
         loop {
             tokio::select! {
                 lane = lanes.recv() => match lane {
-                    Some(lane) => looking.push(find(self.client.clone(), lane)),
+                    // Whoever is looked for already is read from where it says by then.
+                    Some(lane) => if self.looked_for.insert(lane.number) {
+                        looking.push(find(self.client.clone(), lane));
+                    },
                     None => return,
                 },
-                Some(found) = looking.next(), if !looking.is_empty() => {
-                    if let Some((lane, leader, topic_id)) = found {
-                        self.assign(&lane, leader, topic_id);
+                Some((lane, place)) = looking.next(), if !looking.is_empty() => {
+                    match place {
+                        Some(place) => {
+                            self.looked_for.remove(&lane.number);
+                            self.assign(&lane, &place);
+                        }
+                        // It was opened again after it was given up.
+                        None if lane.reading_at() != Next::Gone => {
+                            looking.push(find(self.client.clone(), lane));
+                        }
+                        None => {
+                            self.looked_for.remove(&lane.number);
+                        }
                     }
                 }
             }
         }
     }
 
-    fn assign(&mut self, lane: &Arc<Lane>, leader: Leader, topic_id: Option<TopicId>) {
+    fn assign(&mut self, lane: &Arc<Lane>, place: &Place) {
+        let is_taken =
+            |fetcher: &FetcherHandle| fetcher.read(lane, place.topic_id, place.leader.epoch);
         self.fetchers.retain(|_, fetcher| fetcher.is_alive());
-        let fetcher = match self.fetchers.get(&leader.broker) {
-            Some(fetcher) => fetcher.clone(),
-            None => {
-                let Some(homeless) = self.homeless.upgrade() else {
-                    return;
-                };
-                let (fetcher, handle) = Fetcher::new(
-                    self.client.clone(),
-                    leader.broker,
-                    Purpose::Fetch(self.number),
-                    self.rack.clone(),
-                    self.budget.reserve(),
-                    homeless.downgrade(),
-                );
-                self.tracker.spawn(fetcher.run());
-                self.fetchers.insert(leader.broker, handle.clone());
-                handle
-            }
-        };
-        fetcher.read(lane, topic_id, leader.epoch);
+        let broker = place.leader.broker;
+        if self.fetchers.get(&broker).is_some_and(is_taken) {
+            return;
+        }
+        let fetcher = self.spawn(broker);
+        let is_taken = is_taken(&fetcher);
+        debug_assert!(is_taken, "a fetcher has ended that nobody has left");
+        self.fetchers.insert(broker, fetcher);
+    }
+
+    fn spawn(&self, broker: BrokerId) -> FetcherHandle {
+        let (fetcher, handle) = Fetcher::new(
+            self.client.clone(),
+            broker,
+            Purpose::Fetch(self.number),
+            self.rack.clone(),
+            self.budget.reserve(),
+            self.homeless.clone(),
+        );
+        self.tracker.spawn(fetcher.run());
+        handle
     }
 }
 
 /// The leader of a lane's partition; None: nobody wants to know any more.
-async fn find(
-    client: ClusterClient,
-    lane: Arc<Lane>,
-) -> Option<(Arc<Lane>, Leader, Option<TopicId>)> {
+async fn find(client: ClusterClient, lane: Arc<Lane>) -> (Arc<Lane>, Option<Place>) {
+    let place = leader_of(&client, &lane).await;
+    (lane, place)
+}
+
+async fn leader_of(client: &ClusterClient, lane: &Lane) -> Option<Place> {
     loop {
-        lane.reading_at()?;
+        if lane.reading_at() == Next::Gone {
+            return None;
+        }
         let deadline = Instant::now() + LEADER_TIME;
         let at = &lane.source;
         let found = match client.leader(at, deadline).await {
@@ -131,13 +164,13 @@ async fn find(
             Err(fault) => Err(fault),
         };
         match found {
-            Ok((leader, topic_id)) => return Some((lane, leader, topic_id)),
+            Ok((leader, topic_id)) => return Some(Place { leader, topic_id }),
             Err(fault) if fault.is_retryable() => {
                 lane.trouble(Side::Source, Some(&fault.to_string()));
                 sleep(AGAIN_AFTER).await;
             }
             Err(fault) => {
-                lane.fail(ends::fault(Kind::Source, &client, &fault));
+                lane.fail(ends::fault(Kind::Source, client, &fault));
                 return None;
             }
         }

@@ -126,13 +126,16 @@ impl Flow {
         }
     }
 
-    pub(super) fn wants_more(&self) -> bool {
-        let is_stopped = self.draining || self.failed || self.fault_ahead.is_some();
-        !is_stopped && self.backlog.is_none() && self.starved.is_none()
+    /// Whether nothing is read for it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.draining || self.failed
     }
 
     pub(super) fn next(&self) -> Next {
-        if !self.wants_more() {
+        if self.is_over() {
+            return Next::Gone;
+        }
+        if self.fault_ahead.is_some() || self.backlog.is_some() || self.starved.is_some() {
             return Next::Pause;
         }
         Next::Read {

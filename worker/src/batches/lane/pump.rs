@@ -226,9 +226,7 @@ impl Lane {
         {
             flow.share.give(bytes);
             flow.starved = None;
-            if let Some(fetcher) = &flow.fetcher {
-                fetcher.resume(self);
-            }
+            self.read_on(flow);
         }
         if flow.backlog.is_some() {
             self.take_backlog(state);
@@ -236,11 +234,21 @@ impl Lane {
                 return;
             };
             if flow.backlog.is_none() && !flow.failed {
-                if let Some(fetcher) = &flow.fetcher {
-                    fetcher.resume(self);
-                }
+                self.read_on(flow);
                 self.pump(state);
             }
+        }
+    }
+
+    /// There is room again: the fetcher reads on, or, when it has ended, another one is looked for.
+    fn read_on(self: &Arc<Self>, flow: &mut Flow) {
+        let is_told = flow
+            .fetcher
+            .as_ref()
+            .is_some_and(|fetcher| fetcher.resume(self));
+        if !is_told {
+            flow.fetcher = None;
+            self.tell(Event::Read(flow.intake.position()));
         }
     }
 
