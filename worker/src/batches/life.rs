@@ -19,6 +19,7 @@ use super::{
     commits::Commits,
     ends,
     lane::{Event, Lane, Side},
+    link::Lifeline,
     source::Source,
     start::Starter,
     target::Outlets,
@@ -56,6 +57,8 @@ pub(super) struct Parts {
     pub(super) outlets: Outlets,
     pub(super) commits: Commits,
     pub(super) cancel: CancellationToken,
+    /// Keeps what the task shares with others alive, even after the link has changed.
+    pub(super) lifeline: Arc<Lifeline>,
 }
 
 /// One task's life.

@@ -62,9 +62,13 @@ pub(super) struct Running {
     pub(super) outlets: Outlets,
     pub(super) commits: Commits,
     pub(super) lanes: Lanes,
-    /// Ends what was spawned for the link.
-    _end: DropGuard,
+    pub(super) lifeline: Arc<Lifeline>,
 }
+
+/// What was spawned for the tasks of a link lives until the last who holds this has let go: the link as it
+/// is declared now, and each task that was started while it was declared like this.
+#[derive(Debug)]
+pub(super) struct Lifeline(DropGuard);
 
 impl Running {
     pub(super) fn new(ends: Ends, context: &Arc<LinkContext>, common: Common) -> Self {
@@ -140,7 +144,7 @@ impl Running {
             outlets,
             commits,
             lanes,
-            _end: cancel.drop_guard(),
+            lifeline: Arc::new(Lifeline(cancel.drop_guard())),
         }
     }
 }

@@ -28,6 +28,8 @@ mod start;
 mod target;
 #[cfg(test)]
 mod testkit;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -189,6 +191,7 @@ impl Engine for BatchEngine {
             outlets: running.outlets.clone(),
             commits: running.commits.clone(),
             cancel: self.closing.clone(),
+            lifeline: Arc::clone(&running.lifeline),
         });
         self.tracker.spawn(life.run());
         Arc::new(Task {

@@ -14,7 +14,7 @@ use kreplicator_batch::{
     records::Unpacked,
 };
 
-pub(super) use rig::{BASE_TIME, Made as RigMade, PRODUCER, Rig};
+pub(super) use rig::{BASE_TIME, Made as RigMade, PRODUCER, Rig, Shutter};
 
 /// More than any test writes.
 pub(super) const PLENTY: usize = 1 << 24;
