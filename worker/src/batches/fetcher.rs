@@ -51,10 +51,24 @@ const ANSWER_TIME: Duration = Duration::from_secs(15);
 const ROOM_MIN: usize = 64 << 10;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
+/// How long a question may go unanswered before its partitions are looked for elsewhere.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a partition is read from a broker.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    /// The topic's id; None: by name.
+    pub(super) topic_id: Option<TopicId>,
+    /// Epoch of the partition's leader, as it is known.
+    pub(super) leader_epoch: Option<i32>,
+    /// The broker is not the leader: what it refuses the leader may give.
+    pub(super) is_follower: bool,
+}
+
 /// What a fetcher is told.
 #[derive(Debug)]
 enum Order {
-    Read(Arc<Lane>, Option<TopicId>, Option<i32>),
+    Read(Arc<Lane>, Place),
     Resume(Arc<Lane>),
     Stop(TopicPartition),
 }
@@ -78,18 +92,13 @@ pub(super) struct FetcherHandle {
 
 impl FetcherHandle {
     /// Reads for a lane from where it says, if it still says anything. False: the fetcher has ended.
-    pub(super) fn read(
-        &self,
-        lane: &Arc<Lane>,
-        topic_id: Option<TopicId>,
-        epoch: Option<i32>,
-    ) -> bool {
+    pub(super) fn read(&self, lane: &Arc<Lane>, place: Place) -> bool {
         // Before the first answer can come: a lane without room has to know whom to call back, and one
         // that is closed from now on whom to stop.
         if !lane.set_fetcher(self.clone()) {
             return true;
         }
-        let order = Order::Read(Arc::clone(lane), topic_id, epoch);
+        let order = Order::Read(Arc::clone(lane), place);
         self.orders.send(order).is_ok()
     }
 
@@ -187,8 +196,7 @@ pub(super) struct Fetcher {
 
 struct Reading {
     lane: Arc<Lane>,
-    topic_id: Option<TopicId>,
-    leader_epoch: Option<i32>,
+    place: Place,
     is_paused: bool,
 }
 
@@ -256,33 +264,36 @@ impl Fetcher {
                 drop(timeout(WAIT_BUSY, self.room.freed.notified()).await);
                 continue;
             }
+            let asked_at = Instant::now();
             match self.fetch(room).await {
                 Ok(answer) => {
                     self.failures = 0;
                     self.note_heard();
+                    self.hand_out(answer);
                     if std::mem::take(&mut self.clears_trouble) {
                         for reading in self.lanes.values() {
-                            reading.lane.trouble(Side::Source, None);
+                            reading.lane.source_answers();
                         }
                     }
-                    self.hand_out(answer);
                 }
-                Err(fault) => self.trouble(&fault).await,
+                Err(fault) => {
+                    self.trouble(&fault, asked_at.elapsed());
+                    self.pause(asked_at).await;
+                }
             }
         }
     }
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Read(lane, topic_id, leader_epoch) => {
+            Order::Read(lane, place) => {
                 let at = lane.source.clone();
                 self.grown_at = Instant::now();
                 self.clears_trouble = true;
                 self.forget(&at);
                 let reading = Reading {
                     lane,
-                    topic_id,
-                    leader_epoch,
+                    place,
                     is_paused: true,
                 };
                 self.paused += 1;
@@ -329,11 +340,12 @@ impl Fetcher {
                 }
                 let position = Position {
                     offset,
-                    leader_epoch: reading.leader_epoch,
+                    leader_epoch: reading.place.leader_epoch,
                     last_fetched_epoch: leader_epoch,
                     bytes_max,
                 };
-                self.session.update(at.clone(), reading.topic_id, position);
+                let topic_id = reading.place.topic_id;
+                self.session.update(at.clone(), topic_id, position);
             }
             Next::Pause => {
                 if !std::mem::replace(&mut reading.is_paused, true) {
@@ -392,7 +404,18 @@ impl Fetcher {
             let Some(reading) = self.lanes.get(&at) else {
                 continue;
             };
-            if fetched.code == Code::NONE && fetched.diverging.is_none() {
+            let is_refused = fetched.code != Code::NONE || fetched.diverging.is_some();
+            let nearer = fetched.preferred_replica;
+            let nearer = nearer.filter(|replica| *replica != self.broker);
+            if is_refused {
+                self.refused(&at, &fetched, &answer.nodes);
+            } else if let Some(replica) = nearer.filter(|_| fetched.records.is_empty()) {
+                debug!(partition = %at, replica = replica.0, "a replica is nearer");
+                let lane = Arc::clone(&reading.lane);
+                lane.nearer(replica, Instant::now());
+                self.forget(&at);
+                self.send_away(lane);
+            } else {
                 // A small slice would keep the whole answer in memory for as long as it waits.
                 if fetched.records.len() * 2 < whole {
                     fetched.records = Bytes::copy_from_slice(&fetched.records);
@@ -401,8 +424,6 @@ impl Fetcher {
                 let occupied = self.room.occupy(fetched.records.len());
                 let next = lane.fetched(fetched, occupied);
                 self.follow(&at, next);
-            } else {
-                self.refused(&at, &fetched, &answer.nodes);
             }
         }
     }
@@ -418,6 +439,19 @@ impl Fetcher {
             return;
         };
         let lane = Arc::clone(&reading.lane);
+        let code = fetched.code;
+        if reading.place.is_follower {
+            // It may lag, or be none any more: only the leader's word counts.
+            debug!(partition = %at, broker = self.broker.0, %code, "back to the leader");
+            if code.class() == Class::Refresh {
+                self.client.mark_stale(&at.topic);
+            }
+            let cause = format!("source partition {at} at a follower: {code}");
+            lane.turned_away(&cause, Instant::now());
+            self.forget(at);
+            self.send_away(lane);
+            return;
+        }
         if fetched.code == Code::OFFSET_OUT_OF_RANGE || fetched.diverging.is_some() {
             lane.out_of_range();
             self.forget(at);
@@ -429,47 +463,50 @@ impl Fetcher {
         if !is_told {
             self.client.mark_stale(&at.topic);
         }
-        match fetched.code.class() {
+        let cause = format!("source partition {at} cannot be read: {code}");
+        match code.class() {
             Class::Retryable | Class::Refresh => {
-                debug!(partition = %at, code = %fetched.code, "source partition is read elsewhere");
+                debug!(partition = %at, %code, "source partition is read elsewhere");
+                lane.turned_away(&cause, Instant::now());
                 self.send_away(lane);
             }
-            Class::Terminal | Class::Fenced => {
-                let code = fetched.code;
-                lane.fail(Fault::new(
-                    Kind::Source,
-                    format!("source partition {at} cannot be read: {code}"),
-                ));
-            }
+            Class::Terminal | Class::Fenced => lane.fail(Fault::new(Kind::Source, cause)),
         }
         self.forget(at);
     }
 
-    /// The broker cannot be asked: its partitions may be led by another one by now.
-    async fn trouble(&mut self, fault: &Error) {
+    /// The broker cannot be asked, as was seen after `took`: its partitions may be led by another one by
+    /// now.
+    fn trouble(&mut self, fault: &Error, took: Duration) {
         debug!(broker = self.broker.0, %fault, "cannot fetch");
-        let now = Instant::now();
-        let is_long = self.failures > 0;
-        let lanes: Vec<Arc<Lane>> = self
-            .lanes
-            .values()
-            .map(|one| Arc::clone(&one.lane))
+        let is_long = self.failures > 0 || took >= PATIENCE;
+        let is_final = fault.class() == Class::Terminal;
+        let lanes = self.lanes.values();
+        let lanes: Vec<_> = lanes
+            .map(|one| (Arc::clone(&one.lane), one.place.is_follower))
             .collect();
-        for lane in lanes {
+        for (lane, is_follower) in lanes {
             self.client.mark_stale(&lane.source.topic);
-            if fault.class() == Class::Terminal {
+            if is_follower {
+                lane.turned_away(&fault.to_string(), Instant::now());
+            } else if is_final {
                 lane.fail(ends::fault(Kind::Source, &self.client, fault));
-            }
-            if is_long || fault.class() == Class::Terminal {
+            } else if is_long {
                 lane.trouble(Side::Source, Some(&fault.to_string()));
-                self.forget(&lane.source);
-                self.send_away(lane);
+            } else {
+                continue;
             }
+            self.forget(&lane.source);
+            self.send_away(lane);
         }
         self.clears_trouble = true;
+    }
+
+    /// Waits before the broker is asked again, longer each time in a row.
+    async fn pause(&mut self, asked_at: Instant) {
         let wait = BACKOFF.delay(self.failures, rand::random());
         self.failures += 1;
-        sleep(wait.saturating_sub(now.elapsed())).await;
+        sleep(wait.saturating_sub(asked_at.elapsed())).await;
     }
 
     /// Whoever finds leaders is gone only together with the link.

@@ -13,6 +13,7 @@
 
 mod flow;
 mod pump;
+mod reading;
 mod told;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +29,7 @@ use kreplicator_wire::{
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    fetcher::{FetcherHandle, Occupied},
+    fetcher::Occupied,
     intake::{Doubt, Path},
     metrics::BatchMetrics,
     outlet::OutletHandle,
@@ -243,27 +244,6 @@ impl Lane {
         flow.is_none_or(|flow| flow.sender.oldest().is_none())
     }
 
-    /// What is to be read for the lane.
-    pub(super) fn reading_at(&self) -> Next {
-        let state = self.lock();
-        state.flow.as_ref().map_or(Next::Gone, Flow::next)
-    }
-
-    /// The fetcher that reads for the lane; told to go on when there is room. False: nothing is to be read
-    /// any more.
-    pub(super) fn set_fetcher(&self, fetcher: FetcherHandle) -> bool {
-        let mut state = self.lock();
-        let Some(flow) = state.flow.as_mut().filter(|flow| !flow.is_over()) else {
-            return false;
-        };
-        if let Some(before) = flow.fetcher.replace(fetcher.clone())
-            && !before.is_same(&fetcher)
-        {
-            before.stop(&self.source);
-        }
-        true
-    }
-
     /// The way to the target partition's leader.
     pub(super) fn set_outlet(self: &Arc<Self>, outlet: OutletHandle) {
         let mut state = self.lock();
@@ -289,6 +269,9 @@ impl Lane {
         state.log_start = fetched.log_start.or(state.log_start);
         state.log_end = fetched.last_stable_offset.or(state.log_end);
         self.trouble_locked(&mut state, Side::Source, None);
+        if let Some(flow) = state.flow.as_mut() {
+            flow.turned_away = 0;
+        }
         let Some(flow) = state.flow.as_mut().filter(|flow| !flow.is_over()) else {
             return Next::Gone;
         };

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::batches::{
-    fetcher::tests::{FakeFetcher, Told},
+    fetcher::{
+        Place,
+        tests::{FakeFetcher, Told},
+    },
     testkit::{BASE_TIME, Made, PRODUCER, Rig, RigMade, damaged as damage, offsets_of},
 };
 use crate::{batches::outlet::Item, fault::Kind};
@@ -438,9 +441,9 @@ fn c038_without_a_lease_it_goes_on_until_another_owner_is_ahead() {
 fn another_fetcher_takes_over_from_the_one_before() {
     let rig = Rig::running(RigMade::default());
     let (mut other, handle) = FakeFetcher::new();
-    handle.read(&rig.lane, None, None);
+    assert!(handle.read(&rig.lane, Place::default()));
     assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Stop]);
-    handle.read(&rig.lane, None, None);
+    assert!(handle.read(&rig.lane, Place::default()));
     assert_eq!(other.told(), [Told::Read, Told::Read]);
 }
 

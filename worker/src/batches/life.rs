@@ -58,7 +58,7 @@ pub(super) struct Parts {
     pub(super) commits: Commits,
     pub(super) cancel: CancellationToken,
     /// Keeps what the task shares with others alive, even after the link has changed.
-    pub(super) lifeline: Arc<Lifeline>,
+    pub(super) _lifeline: Arc<Lifeline>,
 }
 
 /// One task's life.

@@ -68,7 +68,9 @@ pub(super) struct Running {
 /// What was spawned for the tasks of a link lives until the last who holds this has let go: the link as it
 /// is declared now, and each task that was started while it was declared like this.
 #[derive(Debug)]
-pub(super) struct Lifeline(DropGuard);
+pub(super) struct Lifeline {
+    _end: DropGuard,
+}
 
 impl Running {
     pub(super) fn new(ends: Ends, context: &Arc<LinkContext>, common: Common) -> Self {
@@ -144,7 +146,9 @@ impl Running {
             outlets,
             commits,
             lanes,
-            lifeline: Arc::new(Lifeline(cancel.drop_guard())),
+            lifeline: Arc::new(Lifeline {
+                _end: cancel.drop_guard(),
+            }),
         }
     }
 }
@@ -202,6 +206,9 @@ impl Lanes {
             let mut before = std::mem::take(&mut seen);
             let mut to_ask = Vec::new();
             for lane in &lanes {
+                if lane.asks_anew(now) {
+                    reader.read(lane);
+                }
                 let Some(position) = lane.position() else {
                     to_ask.push(Arc::clone(lane));
                     continue;

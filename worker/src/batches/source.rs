@@ -20,8 +20,9 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     ends,
-    fetcher::{Fetcher, FetcherHandle},
+    fetcher::{Fetcher, FetcherHandle, Place},
     lane::{Lane, Next, Side},
+    nearest::Way,
 };
 use crate::{budget::Budget, fault::Kind};
 
@@ -73,15 +74,10 @@ struct Router {
     budget: Arc<Budget>,
     tracker: TaskTracker,
     homeless: mpsc::WeakUnboundedSender<Arc<Lane>>,
-    fetchers: HashMap<BrokerId, FetcherHandle>,
+    /// By broker, and whether it is told our rack.
+    fetchers: HashMap<(BrokerId, bool), FetcherHandle>,
     /// Numbers of the lanes whose leader is being asked for.
     looked_for: HashSet<u64>,
-}
-
-/// Where a lane's partition is read.
-struct Place {
-    leader: Leader,
-    topic_id: Option<TopicId>,
 }
 
 impl Router {
@@ -96,11 +92,11 @@ impl Router {
                     },
                     None => return,
                 },
-                Some((lane, place)) = looking.next(), if !looking.is_empty() => {
-                    match place {
-                        Some(place) => {
+                Some((lane, found)) = looking.next(), if !looking.is_empty() => {
+                    match found {
+                        Some((leader, topic_id)) => {
                             self.looked_for.remove(&lane.number);
-                            self.assign(&lane, &place);
+                            self.assign(&lane, leader, topic_id);
                         }
                         // It was opened again after it was given up.
                         None if lane.reading_at() != Next::Gone => {
@@ -115,26 +111,39 @@ impl Router {
         }
     }
 
-    fn assign(&mut self, lane: &Arc<Lane>, place: &Place) {
-        let is_taken =
-            |fetcher: &FetcherHandle| fetcher.read(lane, place.topic_id, place.leader.epoch);
+    fn assign(&mut self, lane: &Arc<Lane>, leader: Leader, topic_id: Option<TopicId>) {
+        let is_listed = |broker| self.client.nodes().iter().any(|node| node.id == broker);
+        let Some(way) = lane.way(leader.broker, is_listed, Instant::now()) else {
+            return;
+        };
+        let place = Place {
+            topic_id,
+            leader_epoch: leader.epoch,
+            is_follower: way.is_follower,
+        };
         self.fetchers.retain(|_, fetcher| fetcher.is_alive());
-        let broker = place.leader.broker;
-        if self.fetchers.get(&broker).is_some_and(is_taken) {
+        // Without a rack all ways to a broker are one.
+        let tells_rack = way.tells_rack && self.rack.is_some();
+        let key = (way.broker, tells_rack);
+        let is_taken = |fetcher: &FetcherHandle| fetcher.read(lane, place);
+        if self.fetchers.get(&key).is_some_and(is_taken) {
             return;
         }
-        let fetcher = self.spawn(broker);
+        let fetcher = self.spawn(Way { tells_rack, ..way });
         let is_taken = is_taken(&fetcher);
         debug_assert!(is_taken, "a fetcher has ended that nobody has left");
-        self.fetchers.insert(broker, fetcher);
+        self.fetchers.insert(key, fetcher);
     }
 
-    fn spawn(&self, broker: BrokerId) -> FetcherHandle {
+    fn spawn(&self, way: Way) -> FetcherHandle {
+        // A broker answers one question of a connection at a time.
+        let connection = self.number.wrapping_mul(2);
+        let connection = connection.wrapping_add(u32::from(way.tells_rack));
         let (fetcher, handle) = Fetcher::new(
             self.client.clone(),
-            broker,
-            Purpose::Fetch(self.number),
-            self.rack.clone(),
+            way.broker,
+            Purpose::Fetch(connection),
+            self.rack.clone().filter(|_| way.tells_rack),
             self.budget.reserve(),
             self.homeless.clone(),
         );
@@ -143,13 +152,18 @@ impl Router {
     }
 }
 
+/// The leader of a partition, and the topic's id.
+type Found = (Leader, Option<TopicId>);
+
 /// The leader of a lane's partition; None: nobody wants to know any more.
-async fn find(client: ClusterClient, lane: Arc<Lane>) -> (Arc<Lane>, Option<Place>) {
-    let place = leader_of(&client, &lane).await;
-    (lane, place)
+async fn find(client: ClusterClient, lane: Arc<Lane>) -> (Arc<Lane>, Option<Found>) {
+    // Who was turned away again and again takes time.
+    sleep(lane.pause(rand::random())).await;
+    let found = leader_of(&client, &lane).await;
+    (lane, found)
 }
 
-async fn leader_of(client: &ClusterClient, lane: &Lane) -> Option<Place> {
+async fn leader_of(client: &ClusterClient, lane: &Lane) -> Option<Found> {
     loop {
         if lane.reading_at() == Next::Gone {
             return None;
@@ -164,7 +178,7 @@ async fn leader_of(client: &ClusterClient, lane: &Lane) -> Option<Place> {
             Err(fault) => Err(fault),
         };
         match found {
-            Ok((leader, topic_id)) => return Some(Place { leader, topic_id }),
+            Ok(found) => return Some(found),
             Err(fault) if fault.is_retryable() => {
                 lane.trouble(Side::Source, Some(&fault.to_string()));
                 sleep(AGAIN_AFTER).await;

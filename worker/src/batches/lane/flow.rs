@@ -16,6 +16,7 @@ use crate::{
     batches::{
         fetcher::{FetcherHandle, Occupied},
         intake::{self, Doubt, Intake, Path, Ready},
+        nearest::Nearest,
         outlet::OutletHandle,
     },
     budget::Share,
@@ -52,6 +53,10 @@ pub(super) struct Flow {
     pub(super) starved: Option<u64>,
     pub(super) share: Share,
     pub(super) fetcher: Option<FetcherHandle>,
+    /// Which replica is read.
+    pub(super) nearest: Nearest,
+    /// How often in a row a broker gave nothing, or named another one.
+    pub(super) turned_away: u32,
     pub(super) outlet: Option<OutletHandle>,
     pub(super) target_topic_id: Option<TopicId>,
     /// Number of the way to the target; what belongs to an earlier one is passed over.
@@ -111,6 +116,8 @@ impl Flow {
             starved: None,
             share,
             fetcher: None,
+            nearest: Nearest::Asking,
+            turned_away: 0,
             outlet: None,
             target_topic_id,
             way: 0,

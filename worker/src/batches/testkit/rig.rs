@@ -203,7 +203,12 @@ impl Rig {
 
     pub(in crate::batches) fn fetch_bytes(&self, offset: Offset, records: bytes::Bytes) -> Next {
         let occupied = self.with_around(|around| around.fetcher.occupy(records.len()));
-        let fetched = Fetched {
+        self.lane.fetched(self.answer(offset, records), occupied)
+    }
+
+    /// An answer of the source, as the wire tells it.
+    pub(in crate::batches) fn answer(&self, offset: Offset, records: bytes::Bytes) -> Fetched {
+        Fetched {
             partition: self.lane.source.clone(),
             offset,
             code: Code::NONE,
@@ -215,8 +220,7 @@ impl Rig {
             diverging: None,
             leader: None,
             records,
-        };
-        self.lane.fetched(fetched, occupied)
+        }
     }
 
     /// What the lane told its life since the last call.
