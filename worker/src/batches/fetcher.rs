@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -33,7 +33,7 @@ use super::{
     lane::{Lane, Next, Side},
 };
 use crate::{
-    budget::Reservation,
+    budget::FetcherPart,
     fault::{Fault, Kind},
 };
 
@@ -47,8 +47,10 @@ const WAIT_GROWING: Duration = Duration::from_millis(100);
 const GROWING: Duration = Duration::from_secs(2);
 /// Over the broker's own wait.
 const ANSWER_TIME: Duration = Duration::from_secs(15);
-/// An answer is not asked for with less room than this.
+/// An answer is not asked for with less room than this, or half of all where that is less.
 const ROOM_MIN: usize = 64 << 10;
+/// A fetcher without lanes ends after this time: they move for a moment more often than for good.
+const IDLE_MAX: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 /// How long a question may go unanswered before its partitions are looked for elsewhere.
@@ -76,7 +78,7 @@ enum Order {
 /// Memory of a fetcher: its part of the budget, and what of it lies with lanes that have no room.
 #[derive(Debug)]
 struct Room {
-    reservation: Reservation,
+    part: FetcherPart,
     backlog: AtomicUsize,
     freed: Notify,
 }
@@ -85,7 +87,9 @@ struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct FetcherHandle {
     orders: mpsc::UnboundedSender<Order>,
-    room: Arc<Room>,
+    /// Kept by the fetcher and by answers that lie with lanes: a handle to one that has ended holds
+    /// no memory.
+    room: Weak<Room>,
     /// When the broker answered last.
     heard: Arc<std::sync::Mutex<Option<Instant>>>,
 }
@@ -114,8 +118,8 @@ impl FetcherHandle {
 
     /// Whether answers that nobody can take yet may still wait in memory: they may use half of it.
     pub(super) fn has_room(&self) -> bool {
-        let whole = usize::try_from(self.room.reservation.bytes()).unwrap_or(usize::MAX);
-        self.room.left() > whole / 2
+        let room = self.room.upgrade();
+        room.is_some_and(|room| room.left() > room.whole() / 2)
     }
 
     /// Whether both lead to the same fetcher.
@@ -152,9 +156,9 @@ impl Drop for Occupied {
 }
 
 impl Room {
-    fn new(reservation: Reservation) -> Arc<Self> {
+    fn new(part: FetcherPart) -> Arc<Self> {
         Arc::new(Self {
-            reservation,
+            part,
             backlog: AtomicUsize::new(0),
             freed: Notify::new(),
         })
@@ -168,9 +172,20 @@ impl Room {
         }
     }
 
+    fn whole(&self) -> usize {
+        usize::try_from(self.part.bytes()).unwrap_or(usize::MAX)
+    }
+
     fn left(&self) -> usize {
-        let whole = usize::try_from(self.reservation.bytes()).unwrap_or(usize::MAX);
-        whole.saturating_sub(self.backlog.load(Ordering::Acquire))
+        let backlog = self.backlog.load(Ordering::Acquire);
+        self.whole().saturating_sub(backlog)
+    }
+
+    /// Room for an answer; None: what lies with lanes has to go first.
+    fn for_an_answer(&self) -> Option<usize> {
+        let left = self.left();
+        let is_enough = left >= ROOM_MIN.min(self.whole() / 2);
+        is_enough.then_some(left)
     }
 }
 
@@ -202,21 +217,21 @@ struct Reading {
 
 impl Fetcher {
     /// A fetcher of a broker, on a connection of its own, and the way to it. It ends when all handles are
-    /// gone.
+    /// gone, or when it has had no lane for a while.
     pub(super) fn new(
         client: ClusterClient,
         broker: BrokerId,
         purpose: Purpose,
         rack: Option<String>,
-        reservation: Reservation,
+        part: FetcherPart,
         homeless: mpsc::WeakUnboundedSender<Arc<Lane>>,
     ) -> (Self, FetcherHandle) {
         let (sender, orders) = mpsc::unbounded_channel();
-        let room = Room::new(reservation);
+        let room = Room::new(part);
         let heard = Arc::default();
         let handle = FetcherHandle {
             orders: sender,
-            room: Arc::clone(&room),
+            room: Arc::downgrade(&room),
             heard: Arc::clone(&heard),
         };
         let settings = Settings {
@@ -249,7 +264,7 @@ impl Fetcher {
                 self.obey(order);
             }
             if self.session.is_empty() {
-                match self.orders.recv().await {
+                match self.next_order().await {
                     Some(order) => self.obey(order),
                     None => return,
                 }
@@ -258,12 +273,11 @@ impl Fetcher {
             if self.orders.is_closed() && self.orders.is_empty() {
                 return;
             }
-            let room = self.room.left();
-            if room < ROOM_MIN {
+            let Some(room) = self.room.for_an_answer() else {
                 // Lanes that free memory also call back, so a lost wake-up costs no more than this.
                 drop(timeout(WAIT_BUSY, self.room.freed.notified()).await);
                 continue;
-            }
+            };
             let asked_at = Instant::now();
             match self.fetch(room).await {
                 Ok(answer) => {
@@ -282,6 +296,25 @@ impl Fetcher {
                 }
             }
         }
+    }
+
+    /// What is to be done while nothing is read; None: it is over. What came meanwhile is looked for
+    /// elsewhere.
+    async fn next_order(&mut self) -> Option<Order> {
+        if !self.lanes.is_empty() {
+            return self.orders.recv().await;
+        }
+        if let Ok(order) = timeout(IDLE_MAX, self.orders.recv()).await {
+            return order;
+        }
+        self.orders.close();
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Read(lane, _) | Order::Resume(lane) => self.send_away(lane),
+                Order::Stop(_) => {}
+            }
+        }
+        None
     }
 
     fn obey(&mut self, order: Order) {

@@ -27,10 +27,10 @@ pub(in crate::batches) struct FakeFetcher {
 impl FakeFetcher {
     pub(in crate::batches) fn new() -> (Self, FetcherHandle) {
         let (sender, orders) = mpsc::unbounded_channel();
-        let room = Room::new(Budget::new(64 << 20).reserve());
+        let room = Room::new(Budget::new(64 << 20).fetcher());
         let handle = FetcherHandle {
             orders: sender,
-            room: Arc::clone(&room),
+            room: Arc::downgrade(&room),
             heard: Arc::default(),
         };
         (Self { orders, room }, handle)
@@ -89,7 +89,7 @@ fn fetcher() -> (
         BrokerId(1),
         Purpose::Fetch(1),
         None,
-        Budget::new(64 << 20).reserve(),
+        Budget::new(64 << 20).fetcher(),
         homeless.downgrade(),
     );
     (fetcher, handle, homeless, lost)
@@ -145,7 +145,7 @@ fn c102_a_lane_that_was_lost_while_it_had_no_room_finds_a_new_fetcher() {
 
 #[test]
 fn c036_room_comes_back_when_an_answer_is_let_go() {
-    let room = Room::new(Budget::new(64 << 20).reserve());
+    let room = Room::new(Budget::new(64 << 20).fetcher());
     let whole = room.left();
     let occupied = room.occupy(1_000);
     assert_eq!(room.left(), whole - 1_000);
@@ -291,4 +291,40 @@ async fn a_broker_that_does_not_answer_in_time_loses_its_lanes_at_once() {
     fetcher.trouble(&silence, ANSWER_TIME);
     assert!(lost.try_recv().is_ok());
     assert!(fetcher.lanes.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn c107_a_fetcher_that_has_had_no_lane_for_a_while_ends_and_gives_its_memory_back() {
+    let rig = Rig::new();
+    let budget = Budget::new(64 << 20);
+    let (homeless, mut lost) = mpsc::unbounded_channel();
+    let (fetcher, handle) = Fetcher::new(
+        client(),
+        BrokerId(1),
+        Purpose::Fetch(1),
+        None,
+        budget.fetcher(),
+        homeless.downgrade(),
+    );
+    assert!(budget.used_bytes() > 0);
+    let began = Instant::now();
+    fetcher.run().await;
+    assert_eq!(began.elapsed(), IDLE_MAX);
+    assert_eq!(budget.used_bytes(), 0, "though a handle is left");
+    assert!(!handle.is_alive() && !handle.has_room());
+    rig.open_at(0);
+    assert!(!handle.read(&rig.lane, Place::default()));
+    assert!(!handle.resume(&rig.lane));
+    assert!(lost.try_recv().is_err());
+}
+
+#[test]
+fn c107_with_a_part_smaller_than_any_answer_it_is_still_asked_for_one_at_a_time() {
+    let budget = Budget::new(16 << 10);
+    let room = Room::new(budget.fetcher());
+    assert_eq!(room.for_an_answer(), Some(4 << 10));
+    let occupied = room.occupy(3 << 10);
+    assert_eq!(room.for_an_answer(), None);
+    drop(occupied);
+    assert!(room.for_an_answer().is_some());
 }

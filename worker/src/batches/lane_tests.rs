@@ -175,6 +175,30 @@ fn c107_an_answer_larger_than_any_share_is_a_fault_that_names_the_budget() {
 }
 
 #[test]
+fn c107_what_can_never_be_held_any_more_is_a_fault_even_after_it_had_to_wait() {
+    let rig = Rig::running(tight());
+    rig.fetch(&[wide(0), wide(1)]);
+    // The fetcher has no room either: the answer is let go.
+    let part = rig.with_fetcher(|fetcher| fetcher.occupy(64 << 20));
+    let large = Made::dense(2, 1).values_of(2_500).batch();
+    assert_eq!(rig.fetch([&large]), Next::Pause);
+    assert_eq!(
+        rig.with_fetcher(|fetcher| fetcher.occupied_bytes()),
+        64 << 20
+    );
+    // More memory is reserved by others meanwhile.
+    let others: Vec<_> = (0..8).map(|_| rig.budget.reserve()).collect();
+    rig.lane.tick();
+    assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Resume]);
+    rig.fetch([&large]);
+    let events = rig.events();
+    let is_memory =
+        |event: &Event| matches!(event, Event::Failed(fault) if fault.kind == Kind::Memory);
+    assert!(events.iter().any(is_memory), "{events:?}");
+    drop((part, others));
+}
+
+#[test]
 fn a_drain_sends_no_more_than_the_sender_holds_and_passes_nothing() {
     let rig = Rig::running(RigMade::default());
     let batches: Vec<_> = (0..7).map(|number| batch(number * 2, 2)).collect();

@@ -144,7 +144,7 @@ impl Router {
             way.broker,
             Purpose::Fetch(connection),
             self.rack.clone().filter(|_| way.tells_rack),
-            self.budget.reserve(),
+            self.budget.fetcher(),
             self.homeless.clone(),
         );
         self.tracker.spawn(fetcher.run());

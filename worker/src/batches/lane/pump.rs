@@ -221,12 +221,16 @@ impl Lane {
             }
             return;
         }
-        if let Some(bytes) = flow.starved
-            && flow.share.take(bytes) == Grant::Granted
-        {
-            flow.share.give(bytes);
-            flow.starved = None;
-            self.read_on(flow);
+        if let Some(bytes) = flow.starved {
+            let grant = flow.share.take(bytes);
+            if grant == Grant::Granted {
+                flow.share.give(bytes);
+            }
+            // What can never be held is read once more to say what it is.
+            if grant != Grant::NotNow {
+                flow.starved = None;
+                self.read_on(flow);
+            }
         }
         if flow.backlog.is_some() {
             self.take_backlog(state);
