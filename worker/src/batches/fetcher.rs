@@ -485,7 +485,12 @@ impl Fetcher {
             self.send_away(lane);
             return;
         }
-        if fetched.code == Code::OFFSET_OUT_OF_RANGE || fetched.diverging.is_some() {
+        if let Some(diverging) = fetched.diverging {
+            lane.cut_off(diverging.end);
+            self.forget(at);
+            return;
+        }
+        if code == Code::OFFSET_OUT_OF_RANGE {
             lane.out_of_range();
             self.forget(at);
             return;

@@ -328,3 +328,20 @@ fn c107_with_a_part_smaller_than_any_answer_it_is_still_asked_for_one_at_a_time(
     drop(occupied);
     assert!(room.for_an_answer().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_log_has_parted_from_what_was_read_is_no_plain_restart() {
+    let rig = Rig::new();
+    rig.open_at(5);
+    let (mut fetcher, _handle, _homeless, mut lost) = fetcher();
+    fetcher.obey(Order::Read(Arc::clone(&rig.lane), Place::default()));
+    let end = kreplicator_model::ids::Offset(2);
+    let parted = kreplicator_wire::fetch::EpochEnd { epoch: 3, end };
+    fetcher.hand_out(answer(&rig, |fetched| fetched.diverging = Some(parted)));
+    assert!(lost.try_recv().is_err());
+    let truncated = Fault::truncated(kreplicator_model::ids::Offset(5), end);
+    assert_eq!(
+        rig.events(),
+        [crate::batches::lane::Event::Failed(truncated)]
+    );
+}

@@ -57,6 +57,8 @@ pub(super) enum Event {
     Overtaken,
     /// Begin again: the target refuses a record among others.
     Isolate,
+    /// Begin again: the source log was cut where nothing was copied yet.
+    Cut,
     /// The task cannot go on.
     Failed(Fault),
     /// The partition of the source begins after what is to be read, or ends before it.
@@ -114,6 +116,10 @@ struct State {
     broken: Option<exact::Reason>,
     /// What the target has refused, until it is delivered.
     doubt: Option<Doubt>,
+    /// What is read: the topic's id, kept until the checkpoint is reset.
+    source_topic: Option<TopicId>,
+    /// Where the source log was cut though more was copied; kept until the checkpoint is reset.
+    cut: Option<Offset>,
     log_start: Option<Offset>,
     log_end: Option<Offset>,
     moved_at: UnixMillis,
@@ -134,6 +140,9 @@ pub(super) struct Opening {
     pub(super) read_from: Offset,
     pub(super) skip_records: u64,
     pub(super) target_topic_id: Option<TopicId>,
+    /// No checkpoint of this engine tells of what was copied before: a new task, or one that somebody has
+    /// reset.
+    pub(super) is_reset: bool,
 }
 
 /// Which cluster.
@@ -181,6 +190,8 @@ impl Lane {
                 path: None,
                 broken: None,
                 doubt: None,
+                source_topic: None,
+                cut: None,
                 log_start: None,
                 log_end: None,
                 moved_at: now,
@@ -204,7 +215,11 @@ impl Lane {
         state.mode = Some(opening.sender.mode());
         let share = self.shared.budget.share();
         let doubt = state.doubt;
+        let cut = state.cut_before(&opening);
         state.flow = Some(Flow::new(opening, share, &self.spec, doubt));
+        if let Some(fault) = cut {
+            self.fail_locked(&mut state, fault);
+        }
     }
 
     /// Stops to flow: what is outstanding is forgotten. Gives the number of records that may still

@@ -270,6 +270,7 @@ impl Life {
                 Ok(Some(
                     Event::Failed(_)
                     | Event::Isolate
+                    | Event::Cut
                     | Event::NewLine { .. }
                     | Event::Overtaken
                     | Event::Stopped(_),
@@ -339,7 +340,7 @@ async fn act(
             lane.break_promise(why);
             Some(End::Again)
         }
-        Event::Isolate => Some(End::Again),
+        Event::Isolate | Event::Cut => Some(End::Again),
         Event::Overtaken => {
             warn!(task = %lane.spec.id, epoch = %lane.spec.epoch,
                 "another worker copies this task while this one is not registered; it is left to the other");

@@ -178,6 +178,7 @@ async fn leader_of(client: &ClusterClient, lane: &Lane) -> Option<Found> {
             Err(fault) => Err(fault),
         };
         match found {
+            Ok((_, topic_id)) if !lane.reads_topic(topic_id) => return None,
             Ok(found) => return Some(found),
             Err(fault) if fault.is_retryable() => {
                 lane.trouble(Side::Source, Some(&fault.to_string()));

@@ -105,6 +105,7 @@ impl Flow {
             read_from,
             skip_records,
             target_topic_id,
+            is_reset: _,
         } = opening;
         Self {
             sender,

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use kreplicator_model::backoff::Backoff;
-use kreplicator_wire::topic::BrokerId;
+use kreplicator_model::{backoff::Backoff, ids::Offset};
+use kreplicator_wire::topic::{BrokerId, TopicId};
 use tokio::time::Instant;
+use tracing::warn;
 
-use super::{Flow, Lane, Next, Side};
-use crate::batches::{fetcher::FetcherHandle, nearest::Way};
+use super::{Event, Flow, Lane, Next, Opening, Side, State};
+use crate::{
+    batches::{fetcher::FetcherHandle, nearest::Way},
+    fault::Fault,
+};
 
 /// Pauses of a lane that is turned away again and again. The first time there is none: leaders move.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
@@ -93,5 +97,74 @@ impl Lane {
             Some(attempt) => BACKOFF.delay(attempt, random),
             None => Duration::ZERO,
         }
+    }
+
+    /// Whether a topic of this id is the one that is read. One that was made anew has other records at the
+    /// same offsets: the task fails.
+    pub(in crate::batches) fn reads_topic(&self, told: Option<TopicId>) -> bool {
+        let mut state = self.lock();
+        let Some(told) = told else {
+            // The broker is too old to tell.
+            return true;
+        };
+        let known = *state.source_topic.get_or_insert(told);
+        if known == told {
+            return true;
+        }
+        let position = state.copied_to();
+        let fault = Fault::made_anew(&self.spec, position, known, told);
+        self.fail_locked(&mut state, fault);
+        false
+    }
+
+    /// The leader's log and what was read part at `end`: another leader has taken over that lacked records
+    /// which the one before gave away.
+    pub(in crate::batches) fn cut_off(&self, end: Offset) {
+        let mut state = self.lock();
+        let copied_to = state.copied_to();
+        warn!(task = %self.spec.id, %end, %copied_to,
+            "the source log was cut below what was read, as by an unclean election");
+        if copied_to > end {
+            state.cut = Some(end);
+            let fault = Fault::truncated(copied_to, end);
+            return self.fail_locked(&mut state, fault);
+        }
+        let cause = format!(
+            "source partition {} was cut at {end}; nothing from there on was copied, it is read again",
+            self.source
+        );
+        self.trouble_locked(&mut state, Side::Source, Some(&cause));
+        if let Some(flow) = state.flow.as_mut()
+            && !flow.failed
+        {
+            flow.failed = true;
+            self.tell(Event::Cut);
+        }
+    }
+}
+
+impl State {
+    /// End of what is at the target or on its way there.
+    fn copied_to(&self) -> Offset {
+        let held = self.flow.as_ref().and_then(|flow| flow.held.back());
+        let checkpoint = self.checkpoint.map(|checkpoint| checkpoint.place.offset);
+        held.map(|held| held.to)
+            .max(checkpoint)
+            .unwrap_or(Offset(0))
+    }
+
+    /// Why a flow cannot begin here: the source log was cut below it. Who has reset the checkpoint knows.
+    pub(super) fn cut_before(&mut self, opening: &Opening) -> Option<Fault> {
+        if opening.is_reset {
+            self.source_topic = None;
+            self.cut = None;
+        }
+        let cut = self.cut?;
+        let is_below = opening.read_from <= cut && opening.skip_records == 0;
+        if is_below {
+            self.cut = None;
+            return None;
+        }
+        Some(Fault::truncated(opening.read_from.max(cut), cut))
     }
 }

@@ -151,9 +151,14 @@ impl Rig {
 
     /// Begins at a source offset; as many records are at the target.
     pub(in crate::batches) fn open_at(&self, offset: i64) {
+        self.reopen(Offset(offset), false);
+    }
+
+    /// The same; `is_reset`: no checkpoint tells what was copied before.
+    pub(in crate::batches) fn reopen(&self, offset: Offset, is_reset: bool) {
         let worker = WorkerId::new("w").expect("legal");
         let place = Place {
-            offset: Offset(offset),
+            offset,
             count: Count(0),
             target_end: Offset(0),
         };
@@ -169,9 +174,10 @@ impl Rig {
         self.lane.open(Opening {
             sender: Sender::new(BatchConfig::new(worker).sender, start, now),
             producer: PRODUCER,
-            read_from: Offset(offset),
+            read_from: offset,
             skip_records: 0,
             target_topic_id: None,
+            is_reset,
         });
         self.lane
             .set_fetcher(self.with_around(|around| around.handle.clone()));
