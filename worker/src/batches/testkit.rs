@@ -53,6 +53,21 @@ impl Made {
         }
     }
 
+    /// One record under a header that claims so many.
+    pub(super) fn boasting(base: i64, records: i32) -> Batch {
+        let made = Self::dense(base, 1).compressed(Compression::Lz4);
+        let one = made.batch();
+        let header = BatchHeader {
+            record_count: records,
+            ..*one.header()
+        };
+        let made = Self {
+            last_delta: records - 1,
+            ..made
+        };
+        made.stored(header, &one.payload())
+    }
+
     /// The end of a transaction.
     pub(super) fn marker(offset: i64, producer_id: i64, code: i16) -> Batch {
         let made = Self::dense(offset, 1).in_transaction(producer_id);
