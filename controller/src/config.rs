@@ -43,6 +43,10 @@ pub struct Config {
     /// the store and of the worker may differ by over one lease.
     #[serde(with = "human::duration")]
     pub worker_margin: Duration,
+    /// Silence after which a worker is succeeded, before its lease ends, in those of its tasks that deliver
+    /// each record once whoever sends it; 0: only when its lease ended.
+    #[serde(with = "human::duration")]
+    pub suspect_after: Duration,
     /// How long a new leader waits for workers that have tasks but no lease.
     #[serde(with = "human::duration")]
     pub startup_grace: Duration,
@@ -73,6 +77,7 @@ impl Default for Config {
             admin_timeout: Duration::from_secs(15),
             target_check_interval: Duration::from_secs(300),
             worker_margin: Duration::from_millis(500),
+            suspect_after: Duration::from_secs(1),
             startup_grace: Duration::from_secs(5),
             mass_loss_grace: Duration::from_secs(30),
             replan_debounce: Duration::from_millis(50),

@@ -19,6 +19,8 @@ use crate::{
     fleet::FleetState,
     metrics::Metrics,
     reconcile::{self, Parts},
+    reports::Reports,
+    suspects::{self, Suspects},
     targets::{self, Targets},
 };
 
@@ -33,6 +35,7 @@ pub(crate) struct Leader {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) fleet: watch::Sender<Arc<FleetState>>,
+    pub(crate) reports: Arc<Reports>,
 }
 
 impl Leader {
@@ -85,6 +88,19 @@ impl Leader {
             tasks.clone(),
             stop.clone(),
         );
+        let (suspects, suspected) = watch::channel(Suspects::default());
+        tasks.spawn({
+            let listening = suspects::listen(
+                self.config.suspect_after,
+                Arc::clone(&self.reports),
+                self.fleet.subscribe(),
+                suspects,
+            );
+            let stop = stop.clone();
+            async move {
+                stop.run_until_cancelled(listening).await;
+            }
+        });
         let parts = Parts {
             settings: reconcile::Settings::from(&self.config),
             store: Arc::clone(&self.store),
@@ -94,6 +110,8 @@ impl Leader {
             clock: Arc::clone(&self.clock),
             metrics: Arc::clone(&self.metrics),
             fleet: self.fleet.clone(),
+            reports: Arc::clone(&self.reports),
+            suspects: suspected,
         };
         reconcile::run(parts, election, term, cancel).await;
         drop(stopped);

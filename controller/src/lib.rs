@@ -27,5 +27,6 @@ mod leader;
 pub mod metrics;
 pub mod reconcile;
 pub mod reports;
+mod suspects;
 pub mod targets;
 pub mod wiring;

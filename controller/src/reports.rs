@@ -6,7 +6,7 @@
 //! a task that moved is never counted twice (C119).
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering},
@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use kreplicator_model::ids::{LinkId, OwnerEpoch, Partition, TaskId, TopicName, WorkerId};
+use kreplicator_model::{
+    ids::{LinkId, OwnerEpoch, Partition, TaskId, TopicName, WorkerId},
+    suspicion::Heard,
+};
 use kreplicator_proto::v1;
 use tokio::time::Instant;
 
@@ -41,6 +44,9 @@ impl Default for Limits {
 /// How long a report is kept for a task that the fleet does not (yet) show as assigned so: the
 /// reconcile loop publishes its state some time after workers act on it.
 const UNASSIGNED_KEPT: Duration = Duration::from_secs(30);
+
+/// What a task says that delivers every record once, whatever second owners do.
+const EXACTLY_ONCE: &str = "exactly_once";
 
 /// A report stream; a later one of the same worker replaces an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +87,7 @@ struct Worker {
     stream: StreamId,
     incarnation: String,
     received_at: Instant,
+    heartbeat: Duration,
     numbers: WorkerNumbers,
     tasks: BTreeMap<TaskId, Entry>,
 }
@@ -189,12 +196,14 @@ impl Table {
             stream,
             incarnation: String::new(),
             received_at: now,
+            heartbeat: Duration::ZERO,
             numbers,
             tasks: BTreeMap::new(),
         });
         entry.stream = stream;
         entry.incarnation = report.incarnation;
         entry.received_at = now;
+        entry.heartbeat = Duration::from_millis(report.heartbeat_interval_ms.into());
         entry.numbers = numbers;
         if report.full {
             self.tasks -= entry.tasks.len();
@@ -283,6 +292,27 @@ impl View<'_> {
         let worker = self.table.workers.get(worker)?;
         let silent = self.now.saturating_duration_since(worker.received_at);
         (silent > self.limits.stale_after).then_some(silent)
+    }
+
+    /// When a worker was heard last, and how often it means to be; None: it never was.
+    #[must_use]
+    pub fn heard(&self, worker: &WorkerId) -> Option<Heard> {
+        let worker = self.table.workers.get(worker)?;
+        Some(Heard {
+            silent: self.now.saturating_duration_since(worker.received_at),
+            interval: worker.heartbeat,
+        })
+    }
+
+    /// Tasks of which their worker said last that a second owner does no harm.
+    #[must_use]
+    pub fn exactly_once(&self, worker: &WorkerId) -> BTreeSet<TaskId> {
+        let worker = self.table.workers.get(worker).into_iter();
+        let tasks = worker.flat_map(|worker| &worker.tasks);
+        tasks
+            .filter(|(_, entry)| entry.report.delivery == EXACTLY_ONCE)
+            .map(|(id, _)| id.clone())
+            .collect()
     }
 
     /// Task reports kept.

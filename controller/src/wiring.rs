@@ -201,7 +201,7 @@ impl Controller {
             store: Arc::clone(&store),
             role,
             fleet: fleet_seen.clone(),
-            reports,
+            reports: Arc::clone(&reports),
         };
         parts.spawn({
             let stop = stop_http.clone();
@@ -227,6 +227,7 @@ impl Controller {
             clock,
             metrics,
             fleet,
+            reports,
         };
         parts.spawn({
             let stop = stop_leader.clone();

@@ -40,5 +40,6 @@ pub mod planner;
 pub mod resolve;
 pub mod selector;
 pub mod spec;
+pub mod suspicion;
 pub mod target_limits;
 pub mod task;

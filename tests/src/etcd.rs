@@ -1,6 +1,6 @@
 //! A real etcd of one member, on free ports, with a folder of its own.
 
-use std::{fs, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, fs, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use etcd_client::{
@@ -211,8 +211,8 @@ impl Etcd {
     ///
     /// # Errors
     /// When it is not running.
-    pub fn freeze(&mut self) -> Result<()> {
-        self.process().freeze()
+    pub async fn freeze(&mut self) -> Result<()> {
+        self.process().freeze().await
     }
 
     /// Lets it go on (SIGCONT).
@@ -273,6 +273,19 @@ impl Etcd {
         let options = GetOptions::new().with_count_only();
         let newest = client.get("revision", Some(options)).await?;
         Ok(newest.header().context("no header")?.revision())
+    }
+
+    /// How often each key with a prefix was written since it was made.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub async fn writes(&self, prefix: &str) -> Result<BTreeMap<String, i64>> {
+        let mut client = Box::pin(self.client()).await?;
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        let found = client.get(prefix, Some(options)).await?;
+        let keys = found.kvs().iter();
+        keys.map(|entry| Ok((entry.key_str()?.to_owned(), entry.version())))
+            .collect()
     }
 
     /// Compacts the history up to the newest revision, and tells that revision.

@@ -1,4 +1,5 @@
-//! Real Apache Kafka in KRaft mode: plain processes on the loopback with their own data folder.
+//! Real Apache Kafka: plain processes on the loopback with their own data folder, in KRaft mode where the
+//! release knows it.
 //!
 //! Every broker has two listeners: the *client* one for the system under test, which may be secured
 //! and advertised through a fault proxy, and the *direct* one for the harness, which is neither. So
@@ -10,11 +11,14 @@ mod certificates;
 mod libs;
 mod options;
 mod tools;
+mod version;
+mod zookeeper;
 
 pub use self::{
     certificates::Certificates,
     libs::{VERSION, fetch_jars},
     options::{KafkaOptions, TlsMode},
+    version::KafkaVersion,
 };
 
 use std::{path::PathBuf, time::Duration};
@@ -25,7 +29,8 @@ use rdkafka::{ClientConfig, admin::AdminClient, client::DefaultClientContext};
 
 use self::{
     broker::{Broker, BrokerSpec, StartError},
-    options::{Ports, server_properties},
+    options::{Node, Ports, server_properties},
+    zookeeper::Zookeeper,
 };
 use crate::{folder::RunDir, ports, proxy::Proxy, wait};
 
@@ -41,6 +46,8 @@ const PORT_ATTEMPTS: usize = 5;
 pub struct KafkaCluster {
     // Before `folder`: brokers end before their data is deleted.
     brokers: Vec<Broker>,
+    /// Ends after the brokers.
+    _zookeeper: Option<Zookeeper>,
     options: KafkaOptions,
     ports: Vec<Ports>,
     libs: PathBuf,
@@ -54,7 +61,15 @@ impl KafkaCluster {
     /// # Errors
     /// When the jars cannot be fetched or a broker does not come up; shows the end of its log.
     pub async fn start(options: KafkaOptions) -> Result<Self> {
-        let libs = tokio::task::spawn_blocking(libs::fetch).await??;
+        ensure!(
+            !options.version.needs_zookeeper()
+                || (options.brokers == 1 && options.tls == TlsMode::Off),
+            "{}: Kafka {} is started as one broker without TLS",
+            options.name,
+            options.version
+        );
+        let version = options.version;
+        let libs = tokio::task::spawn_blocking(move || version.fetch()).await??;
         for _ in 0..PORT_ATTEMPTS {
             match Self::attempt(&options, &libs).await {
                 Ok(cluster) => return Ok(cluster),
@@ -104,13 +119,27 @@ impl KafkaCluster {
                 })
             })
             .collect::<Result<Vec<_>>>()?;
+        let zookeeper = if options.version.needs_zookeeper() {
+            Some(Zookeeper::start(libs, folder.path())?)
+        } else {
+            None
+        };
+        let zookeeper_address = zookeeper.as_ref().map(Zookeeper::address);
         let cluster_id = new_cluster_id();
         let brokers = (0..ports.len())
             .map(|index| {
                 let name = format!("{}-{}", options.name, index + 1);
                 let data = folder.path().join(&name);
-                let properties =
-                    server_properties(options, index, &ports, &data, certificates.as_ref());
+                let properties = server_properties(
+                    options,
+                    &Node {
+                        index,
+                        ports: &ports,
+                        data: &data,
+                        certificates: certificates.as_ref(),
+                        zookeeper: zookeeper_address.as_deref(),
+                    },
+                );
                 Broker::new(
                     BrokerSpec {
                         config: folder.path().join(format!("{name}.properties")),
@@ -126,17 +155,18 @@ impl KafkaCluster {
             .collect::<Result<Vec<_>>>()?;
         let mut cluster = Self {
             brokers,
+            _zookeeper: zookeeper,
             options: options.clone(),
             ports,
             libs: libs.to_owned(),
             certificates,
             folder,
         };
-        let formats = cluster
-            .brokers
-            .iter()
-            .map(|broker| broker.format(&cluster_id, &options.users));
-        futures::future::try_join_all(formats).await?;
+        if !options.version.needs_zookeeper() {
+            let formats = cluster.brokers.iter();
+            let formats = formats.map(|broker| broker.format(&cluster_id, &options.users));
+            futures::future::try_join_all(formats).await?;
+        }
         for broker in &mut cluster.brokers {
             broker.start()?;
         }
@@ -148,6 +178,12 @@ impl KafkaCluster {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.options.name
+    }
+
+    /// The release that it runs.
+    #[must_use]
+    pub fn version(&self) -> KafkaVersion {
+        self.options.version
     }
 
     /// Number of brokers, running or not.
@@ -250,8 +286,8 @@ impl KafkaCluster {
     ///
     /// # Errors
     /// When it does not run.
-    pub fn freeze(&mut self, index: usize) -> Result<()> {
-        self.brokers[index].process()?.freeze()
+    pub async fn freeze(&mut self, index: usize) -> Result<()> {
+        self.brokers[index].process()?.freeze().await
     }
 
     /// Lets a frozen broker go on.

@@ -11,8 +11,7 @@ use std::{
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -152,18 +151,15 @@ impl Managed {
     ///
     /// # Errors
     /// When it has ended, or has not stopped within [`FREEZE_PATIENCE`].
-    pub fn freeze(&mut self) -> Result<()> {
+    pub async fn freeze(&mut self) -> Result<()> {
         self.signal(Signal::STOP)?;
-        let since = Instant::now();
-        while !is_stopped(self.id())? {
-            ensure!(
-                since.elapsed() < FREEZE_PATIENCE,
-                "{} goes on after SIGSTOP",
-                self.name
-            );
-            thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        let id = self.id();
+        wait::until_true(
+            &format!("stop of {}", self.name),
+            FREEZE_PATIENCE,
+            async || is_stopped(id),
+        )
+        .await
     }
 
     /// Lets a frozen process go on (SIGCONT).
@@ -368,7 +364,7 @@ mod tests {
         .await
         .expect("it starts");
         let state = |id: u32| fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        process.freeze().expect("it runs");
+        process.freeze().await.expect("it runs");
         assert!(state(process.id()).contains(") T "), "it stops at once");
         process.thaw().expect("it still exists");
         let status = process

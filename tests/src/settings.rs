@@ -47,6 +47,13 @@ pub fn engine() -> v1::Engine {
     }
 }
 
+/// Whether links of end-to-end tests promise every record once: tasks go on without a lease then, and
+/// nothing ever repeats.
+#[must_use]
+pub fn is_exactly_once() -> bool {
+    engine() != v1::Engine::Records
+}
+
 /// Where to keep folders of test runs (`KREPLICATOR_TEST_KEEP=<folder>`); None: they are deleted.
 #[must_use]
 pub fn keep() -> Option<PathBuf> {

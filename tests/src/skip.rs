@@ -74,7 +74,16 @@ pub fn verdict(tier: Tier, missing: Option<String>, required: bool) -> Option<St
 /// When the tier cannot run and is required (`KREPLICATOR_REQUIRE=component,e2e`, or CI).
 #[must_use]
 pub fn skip(tier: Tier) -> bool {
-    let verdict = verdict(tier, tier.missing(), settings::required(tier.name()));
+    skip_without(tier, tier.missing())
+}
+
+/// The same for a test that needs more than its tier does; `missing` says what it lacks, with the remedy.
+///
+/// # Panics
+/// As [`skip`].
+#[must_use]
+pub fn skip_without(tier: Tier, missing: Option<String>) -> bool {
+    let verdict = verdict(tier, missing, settings::required(tier.name()));
     if let Some(reason) = &verdict {
         // Not by a macro: what those print of a test that passes is shown to nobody.
         drop(writeln!(std::io::stderr(), "{reason}"));

@@ -51,6 +51,8 @@ impl SystemOptions {
             controller_settings: pairs(&[
                 ("lease_ttl", "5s"),
                 ("discovery_interval", "2s"),
+                // The machine is shared with brokers that start, and a false suspicion moves tasks.
+                ("suspect_after", "2s"),
                 ("target_check_interval", "30s"),
             ]),
             worker_settings: pairs(&[

@@ -19,6 +19,9 @@ use tracing::{debug, info, warn};
 use crate::{clock::WallClock, health::Health, metrics, tasks::Tasks};
 use build::Builder;
 
+/// How often at least the controller hears of this worker: it suspects one that is silent for a second.
+const HEARTBEAT: Duration = Duration::from_millis(250);
+
 /// How much of the memory budget is used, in bytes.
 pub type MemoryUsed = Arc<dyn Fn() -> u64 + Send + Sync>;
 
@@ -64,7 +67,7 @@ pub async fn run(
     let reporter = Reporter {
         view,
         leader: None,
-        builder: Builder::new(subject),
+        builder: Builder::new(subject, HEARTBEAT),
         interval,
         backoff,
     };

@@ -21,12 +21,13 @@ fn writes(
         .collect();
     let lost: BTreeSet<WorkerId> = lost.iter().map(|name| worker(name)).collect();
     let decision = Decision {
-        steps: steps(&placements, &book.ledger, &lost),
+        steps: steps(&placements, &book.ledger, &lost, &BTreeMap::new()),
         plan: Plan {
             placements,
             ..Plan::default()
         },
         unassigned: BTreeMap::new(),
+        succeeded: BTreeMap::new(),
     };
     let resolved = resolved(&TOPICS);
     let targets = BTreeMap::new();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kreplicator_model::{
-    handover::{Steps, steps},
+    handover::{Harmless, Steps, steps},
     ids::{LinkId, LinkTopic, Partition, TaskId, WorkerId},
     liveness::Verdict,
     ownership::Ledger,
@@ -35,6 +35,9 @@ pub(crate) struct Situation<'a> {
     pub(crate) drains: &'a BTreeSet<WorkerId>,
     /// Which workers count as lost.
     pub(crate) verdict: &'a Verdict,
+    /// Workers that are silent though their lease still holds, with those of their tasks that need not wait
+    /// for its end. They get nothing new.
+    pub(crate) suspects: &'a Harmless,
     /// Tasks that some workers do not take on, with the worker they are tried or run on. The planner
     /// has no say in them.
     pub(crate) pinned: &'a BTreeMap<TaskId, WorkerId>,
@@ -49,6 +52,8 @@ pub(crate) struct Decision {
     pub(crate) steps: Steps,
     /// Tasks that should run and are not assigned, with the reason.
     pub(crate) unassigned: BTreeMap<TaskId, String>,
+    /// Tasks that are taken from a silent worker before its lease ends, and from whom.
+    pub(crate) succeeded: BTreeMap<TaskId, WorkerId>,
 }
 
 /// Decides.
@@ -67,13 +72,27 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Decision {
             pinned.push((task.clone(), to.clone()));
         }
     }
+    let mut succeeded = succeeded(situation, &mut tasks);
     let mut plan = plan(&Input {
         tasks,
         workers,
         moves_max: None,
     });
     plan.placements.extend(pinned);
-    let steps = steps(&plan.placements, situation.ledger, &situation.verdict.lost);
+    // Where nobody can take it, a task stays with whom it was.
+    succeeded.retain(|task, owner| {
+        let is_unplaced = plan.unplaced.remove(task).is_some();
+        if is_unplaced {
+            plan.placements.insert(task.clone(), owner.clone());
+        }
+        !is_unplaced
+    });
+    let steps = steps(
+        &plan.placements,
+        situation.ledger,
+        &situation.verdict.lost,
+        situation.suspects,
+    );
     for (task, reason) in &plan.unplaced {
         unassigned.insert(task.clone(), reason.to_string());
     }
@@ -86,7 +105,27 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Decision {
         plan,
         steps,
         unassigned,
+        succeeded,
     }
+}
+
+/// Lets the planner give away what need not wait for a silent worker; gives whose it is.
+fn succeeded(
+    situation: &Situation<'_>,
+    tasks: &mut BTreeMap<TaskId, Option<WorkerId>>,
+) -> BTreeMap<TaskId, WorkerId> {
+    let mut owners = BTreeMap::new();
+    for (worker, harmless) in situation.suspects {
+        for task in harmless {
+            if let Some(owner) = tasks.get_mut(task)
+                && owner.as_ref() == Some(worker)
+            {
+                *owner = None;
+                owners.insert(task.clone(), worker.clone());
+            }
+        }
+    }
+    owners
 }
 
 /// Tasks that shall run, with their owner now; those that should and cannot go to `unassigned`.
@@ -186,7 +225,9 @@ fn workers(situation: &Situation<'_>) -> BTreeMap<WorkerId, Worker> {
         let draining = leaving || situation.drains.contains(id);
         let capacity = live.map_or(0, |live| live.capacity_tasks);
         let worker = Worker {
-            state: if draining {
+            state: if situation.suspects.contains_key(id) {
+                WorkerState::Suspended
+            } else if draining {
                 WorkerState::Draining
             } else {
                 WorkerState::Active

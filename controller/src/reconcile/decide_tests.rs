@@ -23,6 +23,7 @@ struct Scene {
     frozen: BTreeSet<LinkId>,
     ledger: Ledger,
     verdict: Verdict,
+    suspects: Harmless,
     pinned: BTreeMap<TaskId, WorkerId>,
 }
 
@@ -43,6 +44,7 @@ impl Scene {
                 active: [worker("w1"), worker("w2")].into(),
                 ..Verdict::default()
             },
+            suspects: Harmless::new(),
             pinned: BTreeMap::new(),
         }
     }
@@ -68,6 +70,7 @@ impl Scene {
             workers: &BTreeMap::new(),
             drains: &BTreeSet::new(),
             verdict: &self.verdict,
+            suspects: &self.suspects,
             pinned: &self.pinned,
         })
     }
@@ -189,4 +192,34 @@ fn a_pinned_task_is_taken_from_its_worker_first() {
         "given away while w1 may run it"
     );
     assert!(decision.unassigned[&task("orders", 0)].contains("w1"));
+}
+
+#[test]
+fn a_silent_worker_gives_away_what_bears_a_second_owner_and_keeps_the_rest() {
+    let mut scene = Scene::new();
+    scene.assign("w1", &[0, 1]);
+    scene.assign("w2", &[2, 3]);
+    scene.suspects = [(worker("w1"), [task("orders", 0)].into())].into();
+    let decision = scene.decide();
+    let given = [(task("orders", 0), worker("w1"))].into();
+    assert_eq!(decision.succeeded, given);
+    let moved = [task("orders", 0)].into();
+    assert_eq!(decision.steps.revoke, [(worker("w1"), moved)].into());
+    let moved = [task("orders", 0)].into();
+    assert_eq!(decision.steps.assign, [(worker("w2"), moved)].into());
+    assert_eq!(decision.plan.placements[&task("orders", 1)], worker("w1"));
+    assert!(decision.unassigned.is_empty());
+}
+
+#[test]
+fn where_nobody_can_take_it_a_silent_worker_keeps_everything() {
+    let mut scene = Scene::new();
+    scene.verdict.active = [worker("w1")].into();
+    scene.assign("w1", &[0, 1, 2, 3]);
+    let all = (0..4).map(|partition| task("orders", partition)).collect();
+    scene.suspects = [(worker("w1"), all)].into();
+    let decision = scene.decide();
+    assert!(decision.succeeded.is_empty());
+    assert!(decision.steps.is_empty(), "{:?}", decision.steps);
+    assert!(decision.unassigned.is_empty());
 }

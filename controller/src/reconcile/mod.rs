@@ -23,6 +23,7 @@ mod reasons;
 mod sources;
 mod state;
 mod stuck;
+mod succession;
 mod topics;
 mod views;
 mod wants;
@@ -44,7 +45,7 @@ use tracing::{debug, info};
 
 use crate::{
     api::Clock, config::Config, discovery::Discovery, fleet::FleetState, metrics::Metrics,
-    targets::Targets,
+    reports::Reports, suspects::Suspects, targets::Targets,
 };
 use pass::Pass;
 use views::Views;
@@ -96,6 +97,10 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Where the state is published.
     pub fleet: watch::Sender<Arc<FleetState>>,
+    /// What workers said last.
+    pub(crate) reports: Arc<Reports>,
+    /// Workers that are silent though their lease still holds.
+    pub(crate) suspects: watch::Receiver<Suspects>,
 }
 
 /// Reconciles for one term: until its fence closes or `cancel` fires.
@@ -108,6 +113,7 @@ pub async fn run(parts: Parts, election: &Election, term: Term, cancel: &Cancell
         info!(term = term.number, "store read, reconciling");
         let debounce = parts.settings.debounce;
         let changed = Arc::clone(&parts.changed);
+        let mut suspects = parts.suspects.clone();
         let mut pass = Pass::new(parts, term, book);
         let mut due = Instant::now();
         loop {
@@ -122,6 +128,7 @@ pub async fn run(parts: Parts, election: &Election, term: Term, cancel: &Cancell
                     due = outcome.next;
                 }
                 () = views.follow(pass.book()) => due = due.min(Instant::now() + debounce),
+                Ok(()) = suspects.changed() => due = Instant::now(),
                 () = changed.notified() => due = due.min(Instant::now() + debounce),
             }
         }

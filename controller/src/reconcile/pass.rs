@@ -28,6 +28,7 @@ use super::{
     sources::{Sources, sources},
     state::{Facts, fleet_state},
     stuck::{Findings, StuckTasks},
+    succession::{Succession, harmless},
     topics,
     views::Views,
     wants::wants,
@@ -50,6 +51,7 @@ pub(super) struct Pass {
     stuck: StuckTasks,
     first_looks: FirstLooks,
     reasons: Reasons,
+    succession: Succession,
     /// Workers with more tasks than can be written down.
     oversized: BTreeSet<WorkerId>,
     /// The plan has to be read again before anything is decided.
@@ -84,6 +86,7 @@ impl Pass {
             stuck: StuckTasks::new(parts.settings.stuck_after),
             first_looks: FirstLooks::default(),
             reasons: Reasons::default(),
+            succession: Succession::default(),
             oversized: BTreeSet::new(),
             plan_unknown: false,
             failures: 0,
@@ -160,6 +163,7 @@ impl Pass {
             decision,
             verdict: &verdict,
             stuck: &stuck,
+            doubles: self.succession.double_claims(&self.book.ledger),
             reasons: self.reasons.texts(),
             suspicious: &sources.suspicious,
             oversized: &self.oversized,
@@ -275,6 +279,8 @@ impl Pass {
     ) -> (Decision, Result<(), WriteError>) {
         let book = &self.book;
         let frozen = book.frozen();
+        let suspects = self.parts.suspects.borrow().clone();
+        let suspects = harmless(&suspects, &self.parts.reports.view(Instant::now()));
         let (decision, writes) = heavy(|| {
             let decision = decide(&Situation {
                 resolved,
@@ -286,14 +292,13 @@ impl Pass {
                 workers: &book.workers,
                 drains: &book.drains,
                 verdict,
+                suspects: &suspects,
                 pinned: &stuck.pinned,
             });
             let terms = Terms::new(book, resolved, targets);
             let writes = chunk_writes(book, &decision, &terms, &verdict.lost, &stuck.again);
             (decision, writes)
         });
-        let doubles = book.ledger.double_claims().len();
-        self.parts.metrics.double_claims.set(doubles as f64);
         let intent = Intent::of(&decision, &book.ledger, &stuck.pinned);
         self.reasons.leave(&decision, &intent);
         let mut published = Published::default();
@@ -304,6 +309,9 @@ impl Pass {
         self.plan_unknown = written.is_err();
         self.oversized = published.oversized;
         let ledger = &self.book.ledger;
+        self.succession.note(&decision, ledger);
+        let doubles = self.succession.double_claims(ledger).len();
+        self.parts.metrics.double_claims.set(doubles as f64);
         let moves = self.reasons.given(published.given, &intent, ledger);
         self.reasons.forget(&decision, ledger);
         for (reason, tasks) in moves {

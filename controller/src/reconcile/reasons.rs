@@ -10,6 +10,8 @@ use kreplicator_model::{
 
 use super::{decide::Decision, writer::Given};
 
+/// The label of tasks whose worker was silent.
+const SILENT: &str = "worker-silent";
 /// The label of tasks that were refused elsewhere.
 const STUCK: &str = "stuck";
 
@@ -18,6 +20,7 @@ const STUCK: &str = "stuck";
 pub(crate) struct Intent {
     owners: BTreeMap<TaskId, WorkerId>,
     pinned: BTreeSet<TaskId>,
+    succeeded: BTreeSet<TaskId>,
     reasons: BTreeMap<TaskId, Reason>,
 }
 
@@ -37,6 +40,7 @@ impl Intent {
         Self {
             owners: owners.collect(),
             pinned: pinned.keys().cloned().collect(),
+            succeeded: decision.succeeded.keys().cloned().collect(),
             reasons: moves
                 .map(|planned| (planned.task.clone(), planned.reason))
                 .collect(),
@@ -114,6 +118,9 @@ impl Intent {
         if self.pinned.contains(task) {
             return STUCK;
         }
+        if self.succeeded.contains(task) {
+            return SILENT;
+        }
         let reason = self.reasons.get(task).copied().unwrap_or(Reason::New);
         reason.as_str()
     }
@@ -151,7 +158,7 @@ mod tests {
                 assign: if revoke { BTreeMap::new() } else { to },
                 ..Steps::default()
             },
-            unassigned: BTreeMap::new(),
+            ..Decision::default()
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) decision: Decision,
     pub(crate) verdict: &'a Verdict,
     pub(crate) stuck: &'a Findings,
+    /// Tasks that several workers claim though they must not.
+    pub(crate) doubles: Vec<(TaskId, Vec<WorkerId>)>,
     /// Why each task came to its worker.
     pub(crate) reasons: &'a BTreeMap<TaskId, String>,
     /// Clusters that show none of this many topics that are copied from them.
@@ -179,8 +181,7 @@ fn problems(facts: &Facts<'_>) -> Vec<String> {
     if let Some(cause) = &facts.write_fault {
         problems.push(format!("the plan cannot be written: {cause}"));
     }
-    let doubles = facts.book.ledger.double_claims();
-    push_some(&mut problems, doubles.iter(), |(task, workers)| {
+    push_some(&mut problems, facts.doubles.iter(), |(task, workers)| {
         let workers: Vec<&str> = workers.iter().map(WorkerId::as_str).collect();
         format!("task {task} is claimed by {}", workers.join(" and "))
     });

@@ -174,11 +174,16 @@ fn by_end(place: Place, view: &TargetView, otherwise: Delivered) -> Delivered {
 }
 
 fn needs_tail(place: Place, view: &TargetView) -> Delivered {
+    Delivered::NeedsTail {
+        from: tail_from(place, view),
+    }
+}
+
+/// First target offset of the tail that tells what was delivered beyond a place, or lost before it.
+pub(super) fn tail_from(place: Place, view: &TargetView) -> Offset {
     let lost = place.target_end.0.saturating_sub(view.end.0).max(0);
     let from = Offset(view.end.0.min(place.target_end.0).saturating_sub(lost));
-    Delivered::NeedsTail {
-        from: from.max(view.start),
-    }
+    from.max(view.start)
 }
 
 fn by_tail(

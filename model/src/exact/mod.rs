@@ -39,7 +39,8 @@ pub use sender::{
 };
 pub use sequence::{Count, Sequence};
 pub use take_over::{
-    CheckpointPlace, Denied, NewLine, ReadFrom, Resume, TakeOver, TakeOverInput, Why, take_over,
+    CheckpointPlace, Denied, NewLine, ReadFrom, Restart, Resume, TakeOver, TakeOverInput, Why,
+    take_over,
 };
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    delivered::{Delivered, Durability, Place, delivered, end_after, is_guarded},
+    delivered::{Delivered, Durability, Place, delivered, end_after, is_guarded, tail_from},
     evidence::{StateAnswer, Tail, TargetView},
     line::{Line, NextProducer, Producer, ProducerEpoch, ProducerId},
     mode::{DeliveryMode, Reason},
@@ -47,6 +47,24 @@ pub struct TakeOverInput<'a> {
     /// For how long after the timestamp of its last record the target surely keeps a producer's state:
     /// a part of its `producer.id.expiration.ms`.
     pub state_lifetime: Duration,
+    /// The line that this owner has written in the course of this take-over: nothing was sent under it.
+    pub begun: Option<Producer>,
+    /// What the sender of this owner's line has ended with.
+    pub restart: Option<Restart>,
+}
+
+/// A line whose counting has come to an end while it was sent
+/// ([`Action::NewLine`](super::Action::NewLine)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restart {
+    /// The line.
+    pub line: Producer,
+    /// Where the next one begins.
+    pub from: ReadFrom,
+    /// Why.
+    pub why: Reason,
+    /// Records that may come a second time; None: not known.
+    pub repeats_max: Option<u64>,
 }
 
 /// Where to read, and how many copyable records to pass over there.
@@ -128,7 +146,8 @@ pub enum TakeOver {
     },
     /// Write a line first.
     NewLine(NewLine),
-    /// Read the target's batch headers from this offset to the high watermark and ask again.
+    /// Read the target's batch headers from this offset to the high watermark and ask again. Where nothing
+    /// lies between, find out whether the log may be read.
     ReadTail {
         /// First target offset to read.
         from: Offset,
@@ -140,19 +159,28 @@ pub enum TakeOver {
 }
 
 impl Resume {
-    /// The same after a rewind that has found `from`: `count` is what the rewind looked for.
+    /// The same after a rewind that has found `from`: `count` is what the rewind looked for, the records
+    /// below it are all that the target has; `line_from`: the target offset where the line begins.
     #[must_use]
-    pub fn rewound(self, from: ReadFrom, count: Count, target_end: Offset) -> Option<Self> {
-        let count = count.minus(from.skip_records)?;
+    pub fn rewound(
+        self,
+        from: ReadFrom,
+        count: Count,
+        view: &TargetView,
+        line_from: Offset,
+    ) -> Option<Self> {
+        // What is passed over lies before the end, and nobody knows where.
+        let is_at_end = from.skip_records == 0;
+        let is_committed = view.log_end.is_some_and(|log_end| log_end <= view.end);
         let place = Place {
             offset: from.offset,
-            count,
-            target_end,
+            count: count.minus(from.skip_records)?,
+            target_end: if is_at_end { view.end } else { line_from },
         };
         Some(Self {
             place,
             skip_records: from.skip_records,
-            skip_end: None,
+            skip_end: (!is_at_end && is_committed).then_some(view.end),
             ..self
         })
     }
@@ -180,10 +208,19 @@ pub fn take_over(input: &TakeOverInput<'_>) -> TakeOver {
     if input.target_is_another {
         return TakeOver::Denied(Denied::TargetRecreated);
     }
+    if let Some(new_line) = restarted(input) {
+        return TakeOver::NewLine(new_line);
+    }
     let known = match known(input) {
         Ok(known) => known,
         Err(new_line) => return TakeOver::NewLine(new_line),
     };
+    let is_unknown = matches!(input.target.state, StateAnswer::Unsupported);
+    if is_unknown && input.target.tail.is_none() {
+        // Even where there is nothing to read: what is promised depends on whether the next owner may.
+        let from = tail_from(known.place, &input.target);
+        return TakeOver::ReadTail { from };
+    }
     let found = delivered(
         known.producer,
         known.place,
@@ -199,12 +236,15 @@ pub fn take_over(input: &TakeOverInput<'_>) -> TakeOver {
     if input.source_start > known.place.offset {
         return restart(input, &known, found, Reason::SourceDeleted);
     }
-    if !input.source_is_deterministic {
+    // Whoever takes such a source over cannot count in what another has begun.
+    let is_fresh = input.begun == Some(known.producer) && found == Delivered::Ahead(0);
+    if !input.source_is_deterministic && !is_fresh {
         return restart(input, &known, found, Reason::SourceCompacted);
     }
-    let is_blind = matches!(input.target.state, StateAnswer::Unsupported)
-        && matches!(input.target.tail, Some(Tail::Unreadable));
-    let mode = if is_blind {
+    let is_blind = is_unknown && matches!(input.target.tail, Some(Tail::Unreadable));
+    let mode = if !input.source_is_deterministic {
+        DeliveryMode::AtLeastOnce(Reason::SourceCompacted)
+    } else if is_blind {
         DeliveryMode::AtLeastOnce(Reason::TargetTooOld)
     } else {
         DeliveryMode::ExactlyOnce
@@ -249,7 +289,10 @@ fn known(input: &TakeOverInput<'_>) -> Result<Known, NewLine> {
         let offset = checkpoint.map_or(input.first_offset, |checkpoint| checkpoint.offset);
         return Err(first_line(input, offset, Why::First, None));
     };
-    if let Some(checkpoint) = uncounted.filter(|checkpoint| checkpoint.offset > line.base) {
+    // A line is sent only after a checkpoint was counted in it, so one that is not has come since: from the
+    // other data path, or from a person who has put it back.
+    let is_news = input.begun != Some(line.producer());
+    if let Some(checkpoint) = uncounted.filter(|_| is_news) {
         let from = Some(line.producer());
         return Err(first_line(input, checkpoint.offset, Why::OtherEngine, from));
     }
@@ -262,6 +305,30 @@ fn known(input: &TakeOverInput<'_>) -> Result<Known, NewLine> {
         },
         is_unwritten: false,
         floor: line.base,
+    })
+}
+
+/// The line that follows what a sender has ended with, unless somebody has written another meanwhile.
+fn restarted(input: &TakeOverInput<'_>) -> Option<NewLine> {
+    let restart = input.restart?;
+    let line = input.line.map(Line::producer);
+    if line != Some(restart.line) {
+        return None;
+    }
+    let is_there = restart.from.offset >= input.source_start;
+    let from = if is_there {
+        restart.from
+    } else {
+        ReadFrom {
+            offset: input.source_start,
+            skip_records: 0,
+        }
+    };
+    Some(NewLine {
+        producer: restart.line.next(seen_epoch(&input.target)),
+        from,
+        why: Why::Restart(restart.why),
+        repeats_max: restart.repeats_max.filter(|_| is_there),
     })
 }
 

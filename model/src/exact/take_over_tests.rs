@@ -59,6 +59,8 @@ fn input(
         first_offset: Offset(60),
         now: NOW,
         state_lifetime: Duration::from_secs(1),
+        begun: None,
+        restart: None,
     }
 }
 
@@ -137,10 +139,23 @@ fn a_tail_that_the_target_lost_is_sent_again() {
         panic!("no rewind: {decided:?}");
     };
     assert_eq!((rewind.records(), rewind.count()), (3, Count(12)));
-    let at = resume.rewound(from(116, 1), rewind.count(), line.target_from);
+    // What is passed over lies before the end of the target's log, and so does not the place.
+    let at = resume.rewound(from(116, 1), rewind.count(), &seen, line.target_from);
     let at = at.expect("in the line");
     assert_eq!(at.first_count(), Count(12));
-    assert_eq!(at.place.count, Count(11));
+    assert_eq!(
+        (at.place.count, at.place.target_end),
+        (Count(11), Offset(30))
+    );
+    assert_eq!(at.skip_end, Some(Offset(42)));
+    let uncommitted = TargetView {
+        log_end: Some(Offset(43)),
+        ..seen
+    };
+    let at = resume.rewound(from(116, 1), rewind.count(), &uncommitted, line.target_from);
+    assert_eq!(at.expect("in the line").skip_end, None);
+    let at = resume.rewound(from(117, 0), rewind.count(), &seen, line.target_from);
+    assert_eq!(at.expect("in the line").place.target_end, Offset(42));
 }
 
 #[test]
@@ -199,6 +214,62 @@ fn a_checkpoint_that_was_not_counted_begins_a_new_line() {
     assert_eq!(restart.producer, NextProducer::Bumped(producer(3)));
 }
 
+/// Put back by hand, to copy once more: what the target has of the line is nothing to be passed over.
+#[test]
+fn a_checkpoint_put_back_below_the_line_begins_a_new_one() {
+    let line = line(2);
+    for offset in [0, 100, 110] {
+        let put_back = CheckpointPlace {
+            offset: Offset(offset),
+            counted: None,
+        };
+        let seen = target(Some((2, 1_000)), 1_030);
+        let restart = new_line(take_over(&input(Some(&line), Some(put_back), seen)));
+        let expected = (from(offset, 0), Why::OtherEngine);
+        assert_eq!((restart.from, restart.why), expected);
+        // Once that line is written the checkpoint has been dealt with.
+        let begun = Line {
+            producer_epoch: ProducerEpoch(3),
+            base: Offset(offset),
+            ..line
+        };
+        let resume = resumed(take_over(&TakeOverInput {
+            begun: Some(producer(3)),
+            ..input(Some(&begun), Some(put_back), seen)
+        }));
+        assert_eq!((resume.producer, resume.skip_records), (producer(3), 0));
+    }
+}
+
+#[test]
+fn what_a_sender_has_ended_with_begins_the_next_line() {
+    let line = line(2);
+    let restart = Restart {
+        line: producer(2),
+        from: from(110, 3),
+        why: Reason::ProducerStateLost,
+        repeats_max: Some(0),
+    };
+    let ended = |line, source_start| TakeOverInput {
+        restart: Some(restart),
+        source_start: Offset(source_start),
+        ..input(Some(line), Some(checkpoint(2)), target(Some((2, 15)), 45))
+    };
+    let next = new_line(take_over(&ended(&line, 0)));
+    assert_eq!(next.producer, NextProducer::Bumped(producer(3)));
+    assert_eq!((next.from, next.repeats_max), (from(110, 3), Some(0)));
+    assert_eq!(next.why, Why::Restart(Reason::ProducerStateLost));
+    // The source has deleted it since.
+    let next = new_line(take_over(&ended(&line, 115)));
+    assert_eq!((next.from, next.repeats_max), (from(115, 0), None));
+    // Somebody has written another line since.
+    let newer = Line {
+        producer_epoch: ProducerEpoch(3),
+        ..line
+    };
+    assert_eq!(resumed(take_over(&ended(&newer, 0))).producer, producer(3));
+}
+
 #[test]
 fn a_target_made_anew_stops_the_task() {
     let line = line(2);
@@ -233,4 +304,27 @@ fn an_old_target_is_exact_by_its_log_and_repeats_without_it() {
     };
     let restart = new_line(take_over(&input(Some(&line), Some(checkpoint(2)), blind)));
     assert_eq!(restart.why, Why::Restart(Reason::TargetTooOld));
+}
+
+/// Nothing lies beyond the checkpoint, and still it decides what is promised whether the log may be read.
+#[test]
+fn an_old_target_is_read_before_anything_is_promised() {
+    let line = line(2);
+    let old = TargetView {
+        state: StateAnswer::Unsupported,
+        log_end: None,
+        ..target(None, 45)
+    };
+    let decide = |tail| {
+        let seen = TargetView { tail, ..old };
+        take_over(&input(Some(&line), Some(checkpoint(2)), seen))
+    };
+    assert_eq!(decide(None), TakeOver::ReadTail { from: Offset(45) });
+    let mut nothing = TailScan::new(producer(2), Offset(45));
+    nothing.reached(Offset(45));
+    let resume = resumed(decide(Some(Tail::Read(nothing))));
+    assert_eq!(resume.mode, DeliveryMode::ExactlyOnce);
+    let resume = resumed(decide(Some(Tail::Unreadable)));
+    assert_eq!(resume.mode, DeliveryMode::AtLeastOnce(Reason::TargetTooOld));
+    assert_eq!(resume.skip_records, 0);
 }

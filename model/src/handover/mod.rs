@@ -36,14 +36,23 @@ impl Steps {
     }
 }
 
+/// Tasks by a worker that may still run them, where that does no harm: the worker is suspected to be
+/// gone, and the tasks bear a second owner.
+pub type Harmless = BTreeMap<WorkerId, BTreeSet<TaskId>>;
+
 /// The next steps towards `placements`. The leases of `lost` workers are over, margin included;
-/// nothing is assigned to them.
+/// nothing is assigned to them. Who is `harmless` to a task is not waited for.
 #[must_use]
 pub fn steps(
     placements: &BTreeMap<TaskId, WorkerId>,
     ledger: &Ledger,
     lost: &BTreeSet<WorkerId>,
+    harmless: &Harmless,
 ) -> Steps {
+    let is_harmless = |task: &TaskId, worker: &WorkerId| {
+        let tasks = harmless.get(worker);
+        tasks.is_some_and(|tasks| tasks.contains(task))
+    };
     let mut steps = Steps::default();
     // Workers that a task is assigned to and planned away from: they run it until they have released
     // it, so they count as holders of it.
@@ -66,7 +75,9 @@ pub fn steps(
         let mut blocking = ledger.holders(task);
         let leaving = leaving.get(task).into_iter().flatten();
         blocking.extend(leaving.map(|worker| (*worker).clone()));
-        blocking.retain(|holder| holder != worker && !lost.contains(holder));
+        blocking.retain(|holder| {
+            holder != worker && !lost.contains(holder) && !is_harmless(task, holder)
+        });
         if blocking.is_empty() {
             let assign = steps.assign.entry(worker.clone()).or_default();
             assign.insert(task.clone());

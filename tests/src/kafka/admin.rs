@@ -46,12 +46,14 @@ impl KafkaCluster {
         config: &[(&str, &str)],
     ) -> Result<()> {
         let admin = self.admin()?;
+        // -1: the cluster's default. Who does not know of that has one broker here.
+        let has_default = self.version().has_default_replication();
+        let replicas = if has_default { -1 } else { 1 };
         for chunk in topics.chunks(100) {
             let new = chunk.iter().map(|topic| NewTopic {
                 name: topic,
                 num_partitions: partitions,
-                // The cluster's default.
-                replication: TopicReplication::Fixed(-1),
+                replication: TopicReplication::Fixed(replicas),
                 config: config.to_vec(),
             });
             let new: Vec<NewTopic<'_>> = new.collect();

@@ -11,18 +11,8 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::settings;
 
-/// The Kafka that tests run against; the same as in `pom.xml`.
+/// The Kafka that tests run against unless they ask for another; the same as in `pom.xml`.
 pub const VERSION: &str = "4.3.1";
-
-/// The folder of Kafka's jars; fetches them when they are not there yet.
-///
-/// # Errors
-/// As [`fetch_jars`].
-pub(super) fn fetch() -> Result<PathBuf> {
-    let pom = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/pom.xml"));
-    let jar = format!("kafka_2.13-{VERSION}.jar");
-    fetch_jars(&format!("kafka-{VERSION}"), pom, &jar)
-}
 
 /// The folder `target/test-deps/<name>` with the jars that `pom` names; fetches them when they are
 /// not there yet. Safe to call from many processes at once: one fetches, the others wait for it.

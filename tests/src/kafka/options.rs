@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
-use super::certificates::Certificates;
+use super::{certificates::Certificates, version::KafkaVersion};
 
 /// A cluster to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KafkaOptions {
     /// Name in messages and log files.
     pub name: String,
+    /// The release that runs.
+    pub version: KafkaVersion,
     /// Number of nodes; each is broker and controller. Odd.
     pub brokers: u16,
     /// Broker settings on top of ours.
@@ -26,6 +28,8 @@ pub struct KafkaOptions {
     /// Brokers that run as fast as in production and take longer to start: for benchmarks.
     pub optimised: bool,
 }
+
+const INFALLIBLE: &str = "writing to a string cannot fail";
 
 /// TLS of the client listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,6 +49,7 @@ impl KafkaOptions {
     pub fn single(name: &str) -> Self {
         Self {
             name: name.to_owned(),
+            version: KafkaVersion::default(),
             brokers: 1,
             properties: BTreeMap::new(),
             users: BTreeMap::new(),
@@ -62,6 +67,12 @@ impl KafkaOptions {
             brokers: 3,
             ..Self::single(name)
         }
+    }
+
+    /// The same in another release.
+    #[must_use]
+    pub fn version(self, version: KafkaVersion) -> Self {
+        Self { version, ..self }
     }
 
     /// Sets a broker setting.
@@ -90,24 +101,29 @@ pub(super) struct Ports {
     pub(super) quorum: u16,
 }
 
-/// The text of `server.properties` of node `index`.
-pub(super) fn server_properties(
-    options: &KafkaOptions,
-    index: usize,
-    ports: &[Ports],
-    data: &Path,
-    certificates: Option<&Certificates>,
-) -> String {
-    let own = ports[index];
+/// One node of a cluster.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Node<'a> {
+    /// Its place in the cluster, from 0.
+    pub(super) index: usize,
+    /// Ports of all nodes.
+    pub(super) ports: &'a [Ports],
+    /// Its data folder.
+    pub(super) data: &'a Path,
+    /// With TLS on.
+    pub(super) certificates: Option<&'a Certificates>,
+    /// Address of the cluster's ZooKeeper; None: KRaft.
+    pub(super) zookeeper: Option<&'a str>,
+}
+
+/// The text of `server.properties` of a node.
+pub(super) fn server_properties(options: &KafkaOptions, node: &Node<'_>) -> String {
+    let own = node.ports[node.index];
     let advertised = options
         .advertised_ports
-        .get(index)
+        .get(node.index)
         .copied()
         .unwrap_or(own.client);
-    let voters: Vec<String> = (1..)
-        .zip(ports)
-        .map(|(node, ports)| format!("{node}@127.0.0.1:{}", ports.quorum))
-        .collect();
     let protocol = match (options.tls, options.users.is_empty()) {
         (TlsMode::Off, true) => "PLAINTEXT",
         (TlsMode::Off, false) => "SASL_PLAINTEXT",
@@ -115,16 +131,21 @@ pub(super) fn server_properties(
         (_, false) => "SASL_SSL",
     };
     let mut settings = defaults(options.brokers);
-    let mut set = |key: &str, value: String| settings.insert(key.to_owned(), value);
-    set("node.id", (index + 1).to_string());
-    set("controller.quorum.voters", voters.join(","));
-    set(
-        "listeners",
-        format!(
-            "CLIENT://127.0.0.1:{},DIRECT://127.0.0.1:{},QUORUM://127.0.0.1:{}",
-            own.client, own.direct, own.quorum
-        ),
+    let mut listeners = format!(
+        "CLIENT://127.0.0.1:{},DIRECT://127.0.0.1:{}",
+        own.client, own.direct
     );
+    let mut protocols = format!("CLIENT:{protocol},DIRECT:PLAINTEXT");
+    let id = (node.index + 1).to_string();
+    if let Some(zookeeper) = node.zookeeper {
+        settings.extend(by_zookeeper(id, zookeeper));
+    } else {
+        settings.extend(by_quorum(id, node.ports));
+        write!(listeners, ",QUORUM://127.0.0.1:{}", own.quorum).expect(INFALLIBLE);
+        protocols.push_str(",QUORUM:PLAINTEXT");
+    }
+    let mut set = |key: &str, value: String| settings.insert(key.to_owned(), value);
+    set("listeners", listeners);
     set(
         "advertised.listeners",
         format!(
@@ -132,12 +153,9 @@ pub(super) fn server_properties(
             own.direct
         ),
     );
-    set(
-        "listener.security.protocol.map",
-        format!("CLIENT:{protocol},DIRECT:PLAINTEXT,QUORUM:PLAINTEXT"),
-    );
-    set("log.dirs", data.display().to_string());
-    if let Some(certificates) = certificates {
+    set("listener.security.protocol.map", protocols);
+    set("log.dirs", node.data.display().to_string());
+    if let Some(certificates) = node.certificates {
         set("listener.name.client.ssl.keystore.type", "PEM".to_owned());
         set(
             "listener.name.client.ssl.keystore.location",
@@ -163,7 +181,7 @@ pub(super) fn server_properties(
     settings.extend(options.properties.clone());
     let mut text = String::new();
     for (key, value) in &settings {
-        writeln!(text, "{key}={value}").expect("writing to a string cannot fail");
+        writeln!(text, "{key}={value}").expect(INFALLIBLE);
     }
     text
 }
@@ -203,8 +221,6 @@ fn defaults(brokers: u16) -> BTreeMap<String, String> {
     let replicas = brokers.min(3).to_string();
     let replicas_in_sync = brokers.min(2).to_string();
     [
-        ("process.roles", "broker,controller"),
-        ("controller.listener.names", "QUORUM"),
         ("inter.broker.listener.name", "DIRECT"),
         ("default.replication.factor", &replicas),
         ("min.insync.replicas", &replicas_in_sync),
@@ -229,13 +245,41 @@ fn defaults(brokers: u16) -> BTreeMap<String, String> {
         ("log.cleaner.dedupe.buffer.size", "4194304"),
         ("log.cleaner.io.buffer.size", "65536"),
         ("log.cleaner.threads", "1"),
-        // Brokers of three nodes must notice a killed one before the test's patience ends.
-        ("broker.session.timeout.ms", "3000"),
-        ("broker.heartbeat.interval.ms", "500"),
-        ("controller.quorum.election.timeout.ms", "500"),
-        ("controller.quorum.fetch.timeout.ms", "1500"),
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
+}
+
+/// Settings of a node that is broker and controller.
+fn by_quorum(id: String, ports: &[Ports]) -> BTreeMap<String, String> {
+    let voters: Vec<String> = (1..)
+        .zip(ports)
+        .map(|(node, ports)| format!("{node}@127.0.0.1:{}", ports.quorum))
+        .collect();
+    [
+        ("process.roles", "broker,controller".to_owned()),
+        ("node.id", id),
+        ("controller.listener.names", "QUORUM".to_owned()),
+        ("controller.quorum.voters", voters.join(",")),
+        // Brokers of three nodes must notice a killed one before the test's patience ends.
+        ("broker.session.timeout.ms", "3000".to_owned()),
+        ("broker.heartbeat.interval.ms", "500".to_owned()),
+        ("controller.quorum.election.timeout.ms", "500".to_owned()),
+        ("controller.quorum.fetch.timeout.ms", "1500".to_owned()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
+}
+
+/// Settings of a broker that finds its controller by ZooKeeper. They are started at the same time, so it
+/// has to wait.
+fn by_zookeeper(id: String, address: &str) -> BTreeMap<String, String> {
+    [
+        ("broker.id", id),
+        ("zookeeper.connect", address.to_owned()),
+        ("zookeeper.connection.timeout.ms", "60000".to_owned()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
     .into()
 }
 
@@ -251,13 +295,23 @@ mod tests {
         }
     }
 
+    fn node<'a>(index: usize, ports: &'a [Ports]) -> Node<'a> {
+        Node {
+            index,
+            ports,
+            data: Path::new("/d"),
+            certificates: None,
+            zookeeper: None,
+        }
+    }
+
     #[test]
     fn clients_are_sent_to_the_advertised_port_and_brokers_to_their_own() {
         let options = KafkaOptions {
             advertised_ports: vec![7],
             ..KafkaOptions::single("a")
         };
-        let text = server_properties(&options, 0, &[ports(10)], Path::new("/d"), None);
+        let text = server_properties(&options, &node(0, &[ports(10)]));
         assert!(
             text.contains("advertised.listeners=CLIENT://127.0.0.1:7,DIRECT://127.0.0.1:11\n"),
             "{text}"
@@ -269,7 +323,7 @@ mod tests {
     fn settings_of_a_test_win_over_ours() {
         let options = KafkaOptions::triple("a").property("min.insync.replicas", 1);
         let all = [ports(10), ports(20), ports(30)];
-        let text = server_properties(&options, 1, &all, Path::new("/d"), None);
+        let text = server_properties(&options, &node(1, &all));
         assert!(text.contains("\nmin.insync.replicas=1\n"), "{text}");
         assert!(text.contains("\nnode.id=2\n"), "{text}");
         assert!(text.contains("=1@127.0.0.1:12,2@127.0.0.1:22,3@127.0.0.1:32\n"));
@@ -278,8 +332,24 @@ mod tests {
     #[test]
     fn users_turn_authentication_on() {
         let options = KafkaOptions::single("a").user("alice", "secret");
-        let text = server_properties(&options, 0, &[ports(10)], Path::new("/d"), None);
+        let text = server_properties(&options, &node(0, &[ports(10)]));
         assert!(text.contains("CLIENT:SASL_PLAINTEXT"), "{text}");
         assert!(text.contains("user_alice=\"secret\";"), "{text}");
+    }
+
+    #[test]
+    fn an_old_broker_is_told_of_its_zookeeper_and_of_no_quorum() {
+        let options = KafkaOptions::single("a").version(KafkaVersion::V2_1);
+        let ports = [ports(10)];
+        let old = Node {
+            zookeeper: Some("127.0.0.1:9"),
+            ..node(0, &ports)
+        };
+        let text = server_properties(&options, &old);
+        assert!(text.contains("\nzookeeper.connect=127.0.0.1:9\n"), "{text}");
+        assert!(text.contains("broker.id=1\n"), "{text}");
+        for unknown in ["QUORUM", "quorum", "process.roles", "node.id"] {
+            assert!(!text.contains(unknown), "{unknown} in {text}");
+        }
     }
 }

@@ -4,5 +4,6 @@
 mod bench;
 mod engine;
 mod exact;
+mod lines;
 #[path = "../component_records/suite.rs"]
 mod suite;

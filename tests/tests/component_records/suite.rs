@@ -415,7 +415,12 @@ async fn c001_c005_deleted_source_offsets_are_a_counted_gap_and_nothing_is_reset
     Ok(())
 }
 
-fn commit(cluster: &KafkaCluster, topic: &str, partition: i32, offset: i64) -> Result<()> {
+pub(crate) fn commit(
+    cluster: &KafkaCluster,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+) -> Result<()> {
     use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
     let mut config = cluster.client_config();
     config

@@ -175,7 +175,7 @@ async fn c054_a_frozen_etcd_is_noticed_and_followed_again() {
     let mut rig = Rig::start().await;
     let mut view = view(&rig.direct, "");
     next(&mut view, RECOVERY).await;
-    rig.etcd.freeze().expect("it runs");
+    rig.etcd.freeze().await.expect("it runs");
     let call = Instant::now();
     let refusal = rig.direct.get("a").await.expect_err("nobody answers");
     assert!(matches!(refusal, Error::Unavailable(_)), "{refusal}");

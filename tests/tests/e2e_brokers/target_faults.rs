@@ -43,7 +43,7 @@ fn c027_a_target_leader_frozen_beyond_the_request_timeout_costs_no_record_and_no
     scenario(async |stage| {
         unharmed(stage, async |stage| {
             let leader = leader_of_first(&stage.three, BASE).await?;
-            stage.three.freeze(leader)?;
+            stage.three.freeze(leader).await?;
             sleep(settings::length(FROZEN, Duration::from_secs(45))).await;
             stage.three.thaw(leader)?;
             Ok(())
@@ -61,7 +61,7 @@ fn c028_two_of_three_target_brokers_frozen_again_and_again_leave_no_gap() {
             for round in 0..settings::length(2, 10) {
                 let frozen = [round % 3, (round + 1) % 3];
                 for broker in frozen {
-                    stage.three.freeze(broker)?;
+                    stage.three.freeze(broker).await?;
                 }
                 sleep(away).await;
                 for broker in frozen {

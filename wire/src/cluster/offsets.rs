@@ -58,6 +58,17 @@ pub enum Isolation {
     Committed,
 }
 
+impl Isolation {
+    /// As requests carry it.
+    #[must_use]
+    pub fn level(self) -> i8 {
+        match self {
+            Self::Uncommitted => 0,
+            Self::Committed => 1,
+        }
+    }
+}
+
 /// An offset of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed {
@@ -132,10 +143,7 @@ impl Question for ListOffsets {
         });
         ListOffsetsRequest::default()
             .with_replica_id(CONSUMER)
-            .with_isolation_level(match self.0 {
-                Isolation::Uncommitted => 0,
-                Isolation::Committed => 1,
-            })
+            .with_isolation_level(self.0.level())
             .with_topics(topics.collect())
     }
 

@@ -20,6 +20,7 @@ use super::{
     request::{BY_ID, Request},
 };
 use crate::{
+    cluster::offsets::Isolation,
     code::Code,
     error::Error,
     topic::{Node, TopicId, TopicPartition},
@@ -31,9 +32,6 @@ const LEADER_EPOCH: i16 = 9;
 const RACK: i16 = 11;
 /// First version that has the epoch of the last record read.
 const LAST_FETCHED_EPOCH: i16 = 12;
-/// Records of aborted and open transactions are told apart.
-const READ_COMMITTED: i8 = 1;
-
 /// Settings of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -45,6 +43,8 @@ pub struct Settings {
     pub bytes_max: i32,
     /// Where we stand (`client.rack`): the broker may name a nearer replica.
     pub rack: Option<String>,
+    /// Up to where is read.
+    pub isolation: Isolation,
 }
 
 impl Default for Settings {
@@ -54,6 +54,7 @@ impl Default for Settings {
             bytes_min: 1,
             bytes_max: 16 << 20,
             rack: None,
+            isolation: Isolation::Committed,
         }
     }
 }
@@ -221,7 +222,7 @@ impl Session {
             .with_max_wait_ms(i32::try_from(self.settings.wait_max.as_millis()).unwrap_or(i32::MAX))
             .with_min_bytes(self.settings.bytes_min)
             .with_max_bytes(self.settings.bytes_max)
-            .with_isolation_level(READ_COMMITTED)
+            .with_isolation_level(self.settings.isolation.level())
             .with_session_id(id)
             .with_session_epoch(epoch);
         if let Some(rack) = &self.settings.rack

@@ -19,7 +19,7 @@ mod told;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kreplicator_model::{
-    exact::{self, Answer, BatchId, Checkpoint, DeliveryMode, Now, ReadFrom, Sender, Stop},
+    exact::{self, Answer, BatchId, Checkpoint, DeliveryMode, Now, Restart, Sender, Stop},
     ids::{Offset, UnixMillis},
 };
 use kreplicator_wire::{
@@ -50,7 +50,7 @@ pub(super) enum Event {
     /// Read the source from here.
     Read(Offset),
     /// The counting ends here.
-    NewLine { from: ReadFrom, why: exact::Reason },
+    NewLine(Restart),
     /// The sender has ended.
     Stopped(Stop),
     /// Another owner is ahead, and this worker is registered nowhere: the task is left to the other.
@@ -316,6 +316,19 @@ impl Lane {
     /// The source has no record at the position.
     pub(super) fn out_of_range(&self) {
         self.tell(Event::OutOfRange);
+    }
+
+    /// The source no longer has what lies between the position and `to`: what was read before is delivered,
+    /// then counting begins anew.
+    pub(super) fn source_lost(self: &Arc<Self>, to: Offset) {
+        let mut state = self.lock();
+        if let Some(flow) = state.flow.as_mut() {
+            flow.source_lost = Some(to);
+            if let Some(fetcher) = flow.fetcher.take() {
+                fetcher.stop(&self.source);
+            }
+        }
+        self.pump(&mut state);
     }
 
     /// The target has answered a batch.

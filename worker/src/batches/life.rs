@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use kreplicator_model::{
-    exact::{Stop as SenderStop, TargetView},
+    exact::{Checkpoint, Restart, Stop as SenderStop, TargetView},
     ids::UnixMillis,
     task::FaultKind,
 };
@@ -68,6 +68,11 @@ pub(super) struct Life {
     failures: u32,
     flowing_since: Option<Instant>,
     complained_about: Option<String>,
+    /// What the sender has ended with, until a start was found.
+    restart: Option<Restart>,
+    /// Where it was begun again last, and how often in a row it has got no further.
+    begun_again_at: Option<Option<Checkpoint>>,
+    agains: u32,
 }
 
 /// How a stretch of flowing ended.
@@ -75,8 +80,12 @@ enum End {
     Stop(Stop),
     Cancelled,
     Fault(Fault),
-    /// Begin again at once: the line or the ownership has to be looked at anew.
+    /// Begin again: line, ownership or log have to be looked at anew.
     Again,
+    /// Begin again in a new line.
+    Restart(Restart),
+    /// Begin again, and find out which record is refused.
+    Isolate,
 }
 
 impl Life {
@@ -86,6 +95,9 @@ impl Life {
             failures: 0,
             flowing_since: None,
             complained_about: None,
+            restart: None,
+            begun_again_at: None,
+            agains: 0,
         }
     }
 
@@ -104,13 +116,20 @@ impl Life {
                     return;
                 }
                 End::Stop(stop) => return self.stop(stop).await,
+                End::Isolate => self.forget(),
                 End::Again => {
-                    self.parts.lane.close();
-                    self.drop_events();
+                    if let Some(stop) = self.begin_again().await {
+                        return self.stop(stop).await;
+                    }
+                }
+                End::Restart(restart) => {
+                    self.restart = Some(restart);
+                    if let Some(stop) = self.begin_again().await {
+                        return self.stop(stop).await;
+                    }
                 }
                 End::Fault(fault) => {
-                    self.parts.lane.close();
-                    self.drop_events();
+                    self.forget();
                     if let Some(stop) = self.wait_after(fault).await {
                         return self.stop(stop).await;
                     }
@@ -132,12 +151,13 @@ impl Life {
         let found = tokio::select! {
             biased;
             stop = self.parts.stops.recv() => return asked(stop),
-            found = self.parts.starter.find(&lane) => found,
+            found = self.parts.starter.find(&lane, self.restart) => found,
         };
         let found = match found {
             Ok(found) => found,
             Err(fault) => return End::Fault(fault),
         };
+        self.restart = None;
         if let Some((from, to)) = found.gap {
             lane.count_gap(from, to);
         }
@@ -172,6 +192,32 @@ impl Life {
             if let Some(end) = done {
                 return end;
             }
+        }
+    }
+
+    /// Forgets the flow.
+    fn forget(&mut self) {
+        self.parts.lane.close();
+        while self.parts.events.try_recv().is_ok() {}
+    }
+
+    /// Forgets the flow, and pauses where beginning again has not got any further. Some: it was told to stop.
+    async fn begin_again(&mut self) -> Option<Stop> {
+        self.forget();
+        let at = self.parts.lane.checkpoint();
+        let is_further = self.begun_again_at.replace(at) != Some(at);
+        if is_further {
+            self.agains = 0;
+            return None;
+        }
+        let backoff = self.parts.starter.config.backoff();
+        let wait = backoff.delay(self.agains, rand::random());
+        self.agains = self.agains.saturating_add(1);
+        tokio::select! {
+            biased;
+            stop = self.parts.stops.recv() => stop,
+            () = self.parts.cancel.cancelled() => None,
+            () = sleep(wait) => None,
         }
     }
 
@@ -271,7 +317,7 @@ impl Life {
                     Event::Failed(_)
                     | Event::Isolate
                     | Event::Cut
-                    | Event::NewLine { .. }
+                    | Event::NewLine(_)
                     | Event::Overtaken
                     | Event::Stopped(_),
                 )) => break,
@@ -290,10 +336,6 @@ impl Life {
         debug!(task = %lane.spec.id, epoch = %lane.spec.epoch, ?stopped, "task stopped");
         // The engine's own patience may have ended.
         stop.reply.send(stopped).ok();
-    }
-
-    fn drop_events(&mut self) {
-        while self.parts.events.try_recv().is_ok() {}
     }
 }
 
@@ -334,13 +376,13 @@ async fn act(
                 Err(fault) => Some(End::Fault(fault)),
             }
         }
-        Event::NewLine { from, why } => {
-            warn!(task = %lane.spec.id, reason = %why, from = %from.offset,
-                "counting in this line has come to an end");
-            lane.break_promise(why);
-            Some(End::Again)
+        Event::NewLine(restart) => {
+            warn!(task = %lane.spec.id, reason = %restart.why, from = %restart.from.offset,
+                repeats_max = restart.repeats_max, "counting in this line has come to an end");
+            Some(End::Restart(restart))
         }
-        Event::Isolate | Event::Cut => Some(End::Again),
+        Event::Isolate => Some(End::Isolate),
+        Event::Cut => Some(End::Again),
         Event::Overtaken => {
             warn!(task = %lane.spec.id, epoch = %lane.spec.epoch,
                 "another worker copies this task while this one is not registered; it is left to the other");
@@ -350,7 +392,7 @@ async fn act(
         // Refusals are told by the outlet, with their reason.
         Event::Stopped(SenderStop::Terminal(_)) => None,
         Event::Failed(fault) => Some(End::Fault(fault)),
-        Event::OutOfRange => Some(out_of_range(lane, starter).await),
+        Event::OutOfRange => out_of_range(lane, starter).await,
         Event::Settled => None,
     }
 }
@@ -366,6 +408,8 @@ async fn view(
         let asked = async {
             let mut view = starter.view(lane, producer).await?;
             if let Some(from) = tail_from {
+                // The target may have deleted what lies before.
+                let from = from.max(view.start);
                 let tail = starter.read_tail(lane, producer, from, view.end).await?;
                 view.tail = Some(tail);
             }
@@ -395,18 +439,26 @@ async fn find_target(lane: &Arc<Lane>, starter: &Starter) -> Result<Leader, Faul
 }
 
 /// The source has nothing at the position: a gap, or a truncation; the start tells which.
-async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> End {
+async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> Option<End> {
     let Some(position) = lane.position() else {
-        return End::Again;
+        return Some(End::Again);
     };
     match starter.source.committed_range(&lane.source).await {
         Ok((start, end)) => {
             lane.measured(start, end);
             if position > end {
-                return End::Fault(Fault::truncated(position, end));
+                return Some(End::Fault(Fault::truncated(position, end)));
             }
-            End::Again
+            if position < start {
+                lane.source_lost(start);
+                return None;
+            }
+            Some(End::Again)
         }
-        Err(fault) => End::Fault(ends::fault(Kind::Source, &starter.source.client, &fault)),
+        Err(fault) => Some(End::Fault(ends::fault(
+            Kind::Source,
+            &starter.source.client,
+            &fault,
+        ))),
     }
 }

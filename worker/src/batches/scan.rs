@@ -10,7 +10,7 @@ use kreplicator_batch::{
 };
 use kreplicator_model::ids::Offset;
 use kreplicator_wire::{
-    cluster::{ClusterClient, Purpose},
+    cluster::{ClusterClient, Purpose, offsets::Isolation},
     code::Code,
     error::Error,
     fetch::{Fetched, Position, Session, Settings},
@@ -61,42 +61,30 @@ pub(super) struct Stretch {
     pub(super) from: Offset,
     /// End, exclusive.
     pub(super) to: Offset,
+    /// Up to the last stable offset, or also what open transactions hold up.
+    pub(super) isolation: Isolation,
 }
 
-/// Reads a stretch, batch by batch, up to the last stable offset; `look` says whether to go on.
+/// Reads a stretch, batch by batch; `look` says whether to go on.
 ///
 /// # Errors
-/// What was not read until `deadline`.
+/// What was not read, once nothing more has come for `patience`.
 pub(super) async fn scan(
     client: &ClusterClient,
     stretch: &Stretch,
-    deadline: Instant,
+    patience: Duration,
     mut look: impl FnMut(&Batch, Verdict) -> bool,
 ) -> Result<(), Unread> {
     let mut position = stretch.from;
     let mut bytes_max = BYTES;
-    let mut last: Option<Error> = None;
+    let mut deadline = Instant::now() + patience;
     while position < stretch.to {
-        if Instant::now() >= deadline {
-            return Err(late(stretch, position, last.as_ref()).into());
-        }
-        let fetched = match fetch(client, &stretch.at, position, bytes_max, deadline).await {
-            Ok(fetched) => fetched,
-            Err(fault) if fault.is_retryable() => {
-                client.mark_stale(&stretch.at.topic);
-                last = Some(fault);
-                sleep(PAUSE).await;
-                continue;
-            }
-            Err(error) => {
-                let fault = ends::fault(Kind::Source, client, &error);
-                return Err(if ends::is_denied(&error) {
-                    Unread::Denied(fault)
-                } else {
-                    Unread::Failed(fault)
-                });
-            }
+        let settings = Settings {
+            bytes_max,
+            isolation: stretch.isolation,
+            ..Settings::default()
         };
+        let fetched = read(client, stretch, position, &settings, deadline).await?;
         let aborted = fetched.aborted.iter().map(|one| AbortedTransaction {
             producer_id: one.producer_id,
             first_offset: one.first_offset.0,
@@ -136,30 +124,78 @@ pub(super) async fn scan(
         }
         if position == before {
             sleep(PAUSE).await;
+        } else {
+            deadline = Instant::now() + patience;
         }
     }
     Ok(())
+}
+
+/// Reads from the beginning of a stretch, whatever is there, and only finds out whether we may.
+///
+/// # Errors
+/// As [`scan`].
+pub(super) async fn probe(
+    client: &ClusterClient,
+    stretch: &Stretch,
+    deadline: Instant,
+) -> Result<(), Unread> {
+    let settings = Settings {
+        wait_max: Duration::ZERO,
+        bytes_max: 1,
+        ..Settings::default()
+    };
+    read(client, stretch, stretch.from, &settings, deadline)
+        .await
+        .map(drop)
+}
+
+/// One answer from a position; asks until there is one.
+async fn read(
+    client: &ClusterClient,
+    stretch: &Stretch,
+    position: Offset,
+    settings: &Settings,
+    deadline: Instant,
+) -> Result<Fetched, Unread> {
+    let mut last: Option<Error> = None;
+    while Instant::now() < deadline {
+        match fetch(client, &stretch.at, position, settings, deadline).await {
+            Ok(fetched) => return Ok(fetched),
+            Err(fault) if fault.is_retryable() => {
+                client.mark_stale(&stretch.at.topic);
+                last = Some(fault);
+                sleep(PAUSE).await;
+            }
+            Err(error) => {
+                let fault = ends::fault(Kind::Source, client, &error);
+                return Err(if ends::is_denied(&error) {
+                    Unread::Denied(fault)
+                } else {
+                    Unread::Failed(fault)
+                });
+            }
+        }
+    }
+    Err(late(stretch, position, last.as_ref()).into())
 }
 
 async fn fetch(
     client: &ClusterClient,
     at: &TopicPartition,
     offset: Offset,
-    bytes_max: i32,
+    settings: &Settings,
     deadline: Instant,
 ) -> Result<Fetched, Error> {
     let leader = client.leader(at, deadline).await?;
     let topic = client.topic(&at.topic, deadline).await?;
     let connection = client.connection(leader.broker, SCANS, deadline).await?;
-    let mut session = Session::new(Settings {
-        bytes_max,
-        ..Settings::default()
-    });
+    let mut session = Session::new(settings.clone());
     let position = Position {
         offset,
         leader_epoch: leader.epoch,
         last_fetched_epoch: None,
-        bytes_max,
+        bytes_max: settings.bytes_max,
     };
     session.update(at.clone(), topic.id, position);
     let version = connection.version::<kreplicator_wire::fetch::Request>()?;
@@ -186,11 +222,11 @@ async fn fetch(
 pub(super) async fn count(
     client: &ClusterClient,
     stretch: &Stretch,
-    deadline: Instant,
+    patience: Duration,
 ) -> Result<u64, Fault> {
     let mut counted = 0;
     let mut fault = None;
-    scan(client, stretch, deadline, |batch, verdict| {
+    scan(client, stretch, patience, |batch, verdict| {
         if verdict == Verdict::Keep {
             match records_within(batch, stretch.from, stretch.to) {
                 Ok(offsets) => counted += offsets.count(),
@@ -211,7 +247,7 @@ pub(super) async fn after(
     client: &ClusterClient,
     stretch: &Stretch,
     records: u64,
-    deadline: Instant,
+    patience: Duration,
 ) -> Result<Option<Offset>, Fault> {
     if records == 0 {
         return Ok(Some(stretch.from));
@@ -219,7 +255,7 @@ pub(super) async fn after(
     let mut left = records;
     let mut found = None;
     let mut fault = None;
-    scan(client, stretch, deadline, |batch, verdict| {
+    scan(client, stretch, patience, |batch, verdict| {
         if verdict == Verdict::Keep {
             match records_within(batch, stretch.from, stretch.to) {
                 Ok(offsets) if offsets.count() >= left => {
@@ -283,7 +319,7 @@ fn records_within(batch: &Batch, from: Offset, to: Offset) -> Result<Offsets, St
 }
 
 fn late(stretch: &Stretch, position: Offset, last: Option<&Error>) -> Fault {
-    let Stretch { at, from, to } = stretch;
+    let Stretch { at, from, to, .. } = stretch;
     let cause = last.map_or(String::new(), |last| format!(" ({last})"));
     Fault::new(
         Kind::Source,

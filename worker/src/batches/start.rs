@@ -1,20 +1,24 @@
 //! Where a task begins: its line, its checkpoint, and what the target says, put together by
 //! `model::exact`; everything that has to be read or written on the way is done here.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kreplicator_batch::Batch;
 use kreplicator_model::{
     checkpoint::CheckpointMeta,
     exact::{
         self, CheckpointPlace, Count, DeliveryMode, Line, NewLine, NextProducer, Place, Producer,
-        ProducerEpoch, ProducerId, ReadFrom, Resume, Rewind, Sender, Start, Tail, TailScan,
-        TakeOver, TakeOverInput, TargetView, Why, take_over,
+        ProducerEpoch, ProducerId, ReadFrom, Restart, Resume, Rewind, Sender, Start, Tail,
+        TailScan, TakeOver, TakeOverInput, TargetView, Why, take_over,
     },
     ids::{Offset, WorkerId},
     spec::{GapPolicy, StartPolicy},
 };
-use kreplicator_wire::{cluster::group::Commit, error::Error, topic::TopicId};
+use kreplicator_wire::{
+    cluster::{group::Commit, offsets::Isolation},
+    error::Error,
+    topic::TopicId,
+};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
@@ -68,27 +72,46 @@ struct Facts {
     is_deterministic: bool,
     first_offset: Offset,
     target_topic_id: Option<TopicId>,
+    /// What this task has delivered since it began here, which may not be saved yet.
+    delivered_to: Option<Offset>,
     /// When the target was asked.
     asked: exact::Now,
 }
 
 impl Starter {
-    /// Finds where a task begins.
+    /// Finds where a task begins; `restart`: what its sender has ended with.
     ///
     /// # Errors
     /// What stands in the way.
-    pub(super) async fn find(&self, lane: &Lane) -> Result<Found, Fault> {
-        let mut tail = None;
+    pub(super) async fn find(&self, lane: &Lane, restart: Option<Restart>) -> Result<Found, Fault> {
         let mut lines_written = 0;
-        let deadline = Instant::now() + self.config.scan_timeout;
-        while lines_written < LINE_ATTEMPTS_MAX && Instant::now() < deadline {
+        let mut begun = None;
+        let mut uncommitted_since = None;
+        while lines_written < LINE_ATTEMPTS_MAX {
             let mut facts = self.facts(lane).await?;
-            facts.view.tail = tail;
             self.check(&facts)?;
-            match take_over(&facts.input(&self.config, &self.shared)) {
-                TakeOver::Resume(resume) => return Ok(self.resume(lane, &facts, resume)),
+            let decide = |facts: &Facts| {
+                take_over(&TakeOverInput {
+                    begun,
+                    restart,
+                    ..facts.input(&self.config, &self.shared)
+                })
+            };
+            let mut decided = decide(&facts);
+            if let TakeOver::ReadTail { from } = decided {
+                let (producer, end) = (facts.line_producer(), facts.view.end);
+                // Held against the facts that it was asked for: a checkpoint committed meanwhile would
+                // speak of records that this tail cannot have.
+                facts.view.tail = Some(self.read_tail(lane, producer, from, end).await?);
+                decided = decide(&facts);
+            }
+            match decided {
+                TakeOver::Resume(resume) => {
+                    self.count_first(lane, &facts, &resume).await?;
+                    return Ok(self.resume(lane, &facts, resume));
+                }
                 TakeOver::NewLine(new_line) => {
-                    self.write_line(lane, &facts, new_line).await?;
+                    begun = self.write_line(lane, &facts, new_line).await?;
                     lines_written += 1;
                 }
                 TakeOver::Rewind {
@@ -99,9 +122,9 @@ impl Starter {
                     Some((from, count)) => {
                         if let Some(new_line) = new_line {
                             let new_line = NewLine { from, ..new_line };
-                            self.write_line(lane, &facts, new_line).await?;
+                            begun = self.write_line(lane, &facts, new_line).await?;
                             lines_written += 1;
-                        } else if let Some(resume) = resume.rewound(from, count, facts.view.end) {
+                        } else if let Some(resume) = facts.rewound(resume, from, count) {
                             return Ok(self.resume(lane, &facts, resume));
                         }
                     }
@@ -115,21 +138,21 @@ impl Starter {
                             why: Why::Restart(exact::Reason::SourceDeleted),
                             repeats_max: None,
                         });
-                        self.write_line(lane, &facts, new_line).await?;
+                        begun = self.write_line(lane, &facts, new_line).await?;
                         lines_written += 1;
                     }
                 },
-                TakeOver::ReadTail { from } => {
-                    let producer = facts.line_producer();
-                    tail = Some(self.read_tail(lane, producer, from, facts.view.end).await?);
-                    continue;
+                TakeOver::ReadTail { .. } | TakeOver::AskAgain => {
+                    let since = *uncommitted_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > self.config.scan_timeout {
+                        return Err(uncommitted(lane, since.elapsed()));
+                    }
+                    sleep(ASK_AGAIN_AFTER).await;
                 }
-                TakeOver::AskAgain => sleep(ASK_AGAIN_AFTER).await,
                 TakeOver::Denied(denied) => {
                     return Err(Fault::new(Kind::Target, denied.to_string()));
                 }
             }
-            tail = None;
         }
         Err(Fault::new(
             Kind::Checkpoint,
@@ -175,9 +198,8 @@ impl Starter {
         let line = lines.line(lane.spec.id.partition).cloned();
         let producer_id = self.producer_id(lane, &line_target).await?;
         let checkpoint = self.checkpoint(lane).await?;
-        let line_producer = line.as_ref().map(|line| line.producer_id);
         let asked = self.shared.now();
-        let asked_id = line_producer.unwrap_or(producer_id).0;
+        let asked_id = counting(line.as_ref(), checkpoint, producer_id).id.0;
         let state = self
             .target
             .producer_state(&lane.target, asked_id)
@@ -217,6 +239,7 @@ impl Starter {
             is_deterministic: !is_compacted,
             first_offset,
             target_topic_id: topic.id,
+            delivered_to: lane.checkpoint().map(|checkpoint| checkpoint.place.offset),
             asked,
         })
     }
@@ -335,8 +358,39 @@ impl Starter {
         }
     }
 
-    /// Writes a line.
-    async fn write_line(&self, lane: &Lane, facts: &Facts, new: NewLine) -> Result<(), Fault> {
+    /// Where the checkpoint was not counted, one that is has to be there before the first send: from then
+    /// on an uncounted one has come later.
+    async fn count_first(&self, lane: &Lane, facts: &Facts, resume: &Resume) -> Result<(), Fault> {
+        let is_uncounted = facts
+            .checkpoint
+            .is_some_and(|checkpoint| checkpoint.counted.is_none());
+        if !is_uncounted {
+            return Ok(());
+        }
+        let first = commit(
+            &lane.spec,
+            &self.config.worker,
+            resume.producer,
+            resume.place,
+        );
+        let commits = BTreeMap::from([(lane.source.clone(), first)]);
+        let deadline = Instant::now() + self.config.call_timeout;
+        let Group { client, name, .. } = &self.group;
+        let saved = client.commit_offsets(name, &commits, deadline).await;
+        let saved = saved.and_then(|saved| saved.into_values().collect::<Result<(), _>>());
+        saved.map_err(|error| {
+            let text = format!("checkpoints in group {name} cannot be saved: {error}");
+            Fault::new(Kind::Checkpoint, text)
+        })
+    }
+
+    /// Writes a line; None: somebody else was faster.
+    async fn write_line(
+        &self,
+        lane: &Lane,
+        facts: &Facts,
+        new: NewLine,
+    ) -> Result<Option<Producer>, Fault> {
         let stored = |error: lines::Error| stored_fault(&error);
         let producer = match new.producer {
             NextProducer::Bumped(producer) => producer,
@@ -372,11 +426,11 @@ impl Starter {
             .lines
             .write(&link_topic, &facts.line_target, &facts.lines, entry)
             .await;
-        if let Written::Conflict(_) = written.map_err(stored)? {
-            return Ok(());
-        }
-        // Its first checkpoint comes with the next save of the link: until then the line itself says it.
-        Ok(())
+        Ok(match written.map_err(stored)? {
+            Written::Conflict(_) => None,
+            // Its first checkpoint comes with the next save of the link: until then the line itself says it.
+            Written::Done(_) => Some(producer),
+        })
     }
 
     /// The offset after the records that a new line passes over.
@@ -388,9 +442,10 @@ impl Starter {
             at: lane.source.clone(),
             from: from.offset,
             to: end,
+            isolation: Isolation::Committed,
         };
-        let deadline = Instant::now() + self.config.scan_timeout;
-        let found = scan::after(&self.source.client, &stretch, from.skip_records, deadline).await?;
+        let (client, patience) = (&self.source.client, self.config.scan_timeout);
+        let found = scan::after(client, &stretch, from.skip_records, patience).await?;
         found.ok_or_else(|| {
             let records = from.skip_records;
             let text = format!(
@@ -406,15 +461,16 @@ impl Starter {
         lane: &Lane,
         mut rewind: Rewind,
     ) -> Result<Option<(ReadFrom, Count)>, Fault> {
-        let deadline = Instant::now() + self.config.scan_timeout;
+        let patience = self.config.scan_timeout;
         loop {
             let (from, to) = rewind.stretch();
             let stretch = Stretch {
                 at: lane.source.clone(),
                 from,
                 to,
+                isolation: Isolation::Committed,
             };
-            let counted = scan::count(&self.source.client, &stretch, deadline).await?;
+            let counted = scan::count(&self.source.client, &stretch, patience).await?;
             match rewind.counted(counted) {
                 Some(Ok(from)) => return Ok(Some((from, rewind.count()))),
                 Some(Err(wider)) => rewind = wider,
@@ -423,7 +479,8 @@ impl Starter {
         }
     }
 
-    /// Reads what the target's log holds of a producer.
+    /// Reads what the target's log holds of a producer, or where that is nothing, finds out whether it
+    /// may be read.
     pub(super) async fn read_tail(
         &self,
         lane: &Lane,
@@ -435,14 +492,21 @@ impl Starter {
             at: lane.target.clone(),
             from,
             to: end,
+            isolation: Isolation::Uncommitted,
         };
-        let deadline = Instant::now() + self.config.scan_timeout;
+        let patience = self.config.scan_timeout;
+        let client = &self.target.client;
         let mut tail = TailScan::new(producer, from);
-        let looked = scan::scan(&self.target.client, &stretch, deadline, |batch, _| {
-            note(&mut tail, batch);
-            true
-        });
-        match looked.await {
+        let looked = if from < end {
+            let note = |batch: &Batch, _| {
+                note(&mut tail, batch);
+                true
+            };
+            scan::scan(client, &stretch, patience, note).await
+        } else {
+            scan::probe(client, &stretch, Instant::now() + patience).await
+        };
+        match looked {
             Ok(()) => {
                 tail.reached(end);
                 Ok(Tail::Read(tail))
@@ -478,18 +542,19 @@ impl Starter {
 impl Facts {
     /// Source offsets `[from, to)` that were deleted before they were copied.
     fn gap(&self) -> Option<(Offset, Offset)> {
-        let from = self.checkpoint?.offset;
+        let checkpoint = self.checkpoint.map(|checkpoint| checkpoint.offset);
+        let base = self.line.as_ref().map(|line| line.base);
+        let from = self.delivered_to.max(checkpoint.or(base))?;
         (from < self.source_start).then_some((from, self.source_start))
     }
 
     fn line_producer(&self) -> Producer {
-        let counted = self.checkpoint.and_then(|checkpoint| checkpoint.counted);
-        let counted = counted.map(|(producer, ..)| producer);
-        let line = self.line.as_ref().map(Line::producer);
-        counted.max(line).unwrap_or(Producer {
-            id: self.producer_id,
-            epoch: ProducerEpoch(0),
-        })
+        counting(self.line.as_ref(), self.checkpoint, self.producer_id)
+    }
+
+    fn rewound(&self, resume: Resume, from: ReadFrom, count: Count) -> Option<Resume> {
+        let line_from = self.line.as_ref()?.target_from;
+        resume.rewound(from, count, &self.view, line_from)
     }
 
     fn input(&self, config: &BatchConfig, shared: &Shared) -> TakeOverInput<'_> {
@@ -504,8 +569,24 @@ impl Facts {
             first_offset: self.first_offset,
             now: shared.clock.now(),
             state_lifetime: config.sender.state_lifetime,
+            begun: None,
+            restart: None,
         }
     }
+}
+
+/// The line that counts: the newest one known; that of the link's producer before the first.
+fn counting(
+    line: Option<&Line>,
+    checkpoint: Option<CheckpointPlace>,
+    producer_id: ProducerId,
+) -> Producer {
+    let counted = checkpoint.and_then(|checkpoint| checkpoint.counted);
+    let counted = counted.map(|(producer, ..)| producer);
+    counted.max(line.map(Line::producer)).unwrap_or(Producer {
+        id: producer_id,
+        epoch: ProducerEpoch(0),
+    })
 }
 
 fn note(tail: &mut TailScan, batch: &Batch) {
@@ -532,6 +613,19 @@ pub(super) fn commit(
         leader_epoch: None,
         metadata: meta.to_string(),
     }
+}
+
+/// What was sent is not replicated.
+fn uncommitted(lane: &Lane, time: Duration) -> Fault {
+    Fault::new(
+        Kind::Target,
+        format!(
+            "what was sent to target partition {} is not committed after {} s; are enough of its replicas \
+             in sync?",
+            lane.target,
+            time.as_secs()
+        ),
+    )
 }
 
 /// Names the store's key, and what it or the target said.

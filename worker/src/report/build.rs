@@ -1,6 +1,6 @@
 //! What a report says.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use kreplicator_model::{
     ids::{Offset, TaskId, UnixMillis},
@@ -30,6 +30,10 @@ pub(super) struct Builder {
     want_full: bool,
     totals: BTreeMap<TaskId, Totals>,
     measured_at: Option<Instant>,
+    /// Records and bytes per second as told last.
+    told_rates: (f64, f64),
+    /// How often at least the controller hears of this worker.
+    heartbeat: Duration,
 }
 
 /// Totals of one task when last looked at.
@@ -41,8 +45,10 @@ struct Totals {
 }
 
 impl Builder {
-    pub(super) fn new(subject: Subject) -> Self {
+    pub(super) fn new(subject: Subject, heartbeat: Duration) -> Self {
         Self {
+            told_rates: (0.0, 0.0),
+            heartbeat,
             subject,
             said: BTreeMap::new(),
             removals: 0,
@@ -71,7 +77,7 @@ impl Builder {
                 (id, report)
             })
             .collect();
-        let (records_per_second, bytes_per_second) = self.rates(&reports, now);
+        self.told_rates = self.rates(&reports, now);
         if full {
             self.said.clear();
         }
@@ -86,18 +92,34 @@ impl Builder {
         let mut messages = Vec::new();
         while messages.is_empty() || rest.peek().is_some() {
             messages.push(v1::WorkerReport {
-                worker: self.subject.worker.to_string(),
-                incarnation: self.subject.health.incarnation().unwrap_or_default(),
-                sent_at_ms: self.subject.clock.now().0,
                 full: full && messages.is_empty(),
                 tasks: rest.by_ref().take(TASKS_PER_MESSAGE_MAX).collect(),
-                records_per_second,
-                bytes_per_second,
-                memory_budget_bytes: signed(self.subject.memory_budget_bytes),
-                memory_used_bytes: signed((self.subject.memory_used)()),
+                ..self.beat()
             });
         }
         messages
+    }
+
+    /// A report in which nothing has changed.
+    pub(super) fn beat(&self) -> v1::WorkerReport {
+        let (records_per_second, bytes_per_second) = self.told_rates;
+        v1::WorkerReport {
+            worker: self.subject.worker.to_string(),
+            incarnation: self.subject.health.incarnation().unwrap_or_default(),
+            sent_at_ms: self.subject.clock.now().0,
+            full: false,
+            tasks: Vec::new(),
+            records_per_second,
+            bytes_per_second,
+            memory_budget_bytes: signed(self.subject.memory_budget_bytes),
+            memory_used_bytes: signed((self.subject.memory_used)()),
+            heartbeat_interval_ms: u32::try_from(self.heartbeat.as_millis()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// How often at least the controller hears of this worker.
+    pub(super) fn heartbeat(&self) -> Duration {
+        self.heartbeat
     }
 
     /// Records and bytes per second since the last look, over the tasks that run now.

@@ -71,6 +71,8 @@ async fn stream(
     let mut tick = interval(every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
+    let mut beats = interval(builder.heartbeat());
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             ack = acks.message() => {
@@ -81,6 +83,11 @@ async fn stream(
                 }
             }
             _ = tick.tick() => send(&sender, builder).await?,
+            _ = beats.tick() => match sender.try_send(builder.beat()) {
+                // What waits there will be heard as well.
+                Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => {}
+                Err(mpsc::error::TrySendError::Closed(_)) => return Err(Ended::Closed),
+            },
         }
     }
 }

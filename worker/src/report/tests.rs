@@ -54,7 +54,7 @@ async fn settled(tasks: &[(TaskId, u64)]) -> Rig {
 #[tokio::test(start_paused = true)]
 async fn the_first_report_is_full_and_the_next_tells_what_changed() {
     let rig = settled(&[(task(0), 1), (task(1), 1)]).await;
-    let mut builder = Builder::new(subject(&rig));
+    let mut builder = Builder::new(subject(&rig), HEARTBEAT);
     let first = builder.reports(Instant::now());
     assert_eq!(first.len(), 1);
     assert!(first[0].full);
@@ -110,7 +110,7 @@ async fn the_first_report_is_full_and_the_next_tells_what_changed() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_left_makes_the_next_report_a_full_one() {
     let mut rig = settled(&[(task(0), 1), (task(1), 1)]).await;
-    let mut builder = Builder::new(subject(&rig));
+    let mut builder = Builder::new(subject(&rig), HEARTBEAT);
     builder.reports(Instant::now());
     rig.assign([(task(0), 1)]).await;
     rig.settle_on(&[(task(0), 1)]).await;
@@ -122,7 +122,7 @@ async fn a_task_that_left_makes_the_next_report_a_full_one() {
 #[tokio::test(start_paused = true)]
 async fn rates_are_what_was_copied_since_the_last_report() {
     let mut rig = settled(&[(task(0), 1), (task(1), 1)]).await;
-    let mut builder = Builder::new(subject(&rig));
+    let mut builder = Builder::new(subject(&rig), HEARTBEAT);
     let first = &builder.reports(Instant::now())[0];
     assert!(
         first.records_per_second.abs() < 1e-9,
@@ -153,7 +153,7 @@ async fn a_large_report_is_sent_in_parts_of_which_the_first_is_full() {
     let mut rig = Rig::start().await;
     rig.assign(all.clone()).await;
     eventually("all run", async || rig.tasks.len() == all.len()).await;
-    let mut builder = Builder::new(subject(&rig));
+    let mut builder = Builder::new(subject(&rig), HEARTBEAT);
     let parts = builder.reports(Instant::now());
     let sizes: Vec<_> = parts
         .iter()

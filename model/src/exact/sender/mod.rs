@@ -35,6 +35,11 @@ use super::{
 use crate::ids::{Offset, UnixMillis};
 use window::{Entry, EntryState, Window};
 
+/// What the target has and has not committed yet is asked for again after this time.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// A tail that did not tell where records end is read again after this time.
+const CONFIRM_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
 /// How careful a sender is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -264,6 +269,10 @@ pub struct Sender {
     is_confirming: bool,
     polled: Duration,
     heard: Duration,
+    /// The target is not asked before.
+    ask_from: Duration,
+    /// The tail is not read before, to confirm what is there.
+    confirm_from: Duration,
 }
 
 impl From<Resume> for Start {
@@ -301,6 +310,8 @@ impl Sender {
             is_confirming: false,
             polled: now.mono,
             heard: now.mono,
+            ask_from: now.mono,
+            confirm_from: now.mono,
         }
     }
 
@@ -359,7 +370,7 @@ impl Sender {
     }
 
     /// What to do next; None: wait for an answer or push more. Call it after every other call, and
-    /// by a timer.
+    /// by a timer of some tenths of a second.
     pub fn poll(&mut self, now: Now) -> Option<Action> {
         self.note_silence(now);
         self.window.grow_old(self.durability(now));
@@ -374,7 +385,7 @@ impl Sender {
         }
         match self.flow {
             Flow::Flowing => self.next_send(now).or_else(|| self.confirm(now)),
-            Flow::Ask => Some(self.ask(now)),
+            Flow::Ask => (now.mono >= self.ask_from).then(|| self.ask(now)),
             Flow::WantTail(from) => {
                 self.flow = Flow::ReadingTail;
                 Some(Action::ReadTail { from })
@@ -412,6 +423,15 @@ impl Sender {
             return self.mode.and(DeliveryMode::AtLeastOnce(Reason::OldRecords));
         }
         self.mode
+    }
+
+    /// Whether what is known of the target is fresh: the process was not frozen, and no answer is awaited
+    /// that may tell of another owner.
+    #[must_use]
+    pub fn is_up_to_date(&self, now: Now) -> bool {
+        let unpolled = now.mono.saturating_sub(self.polled);
+        let was_frozen = self.is_doubtful || unpolled > self.settings.quiet_max;
+        self.flow == Flow::Flowing && !was_frozen
     }
 
     /// What was repeated or healed.
@@ -469,13 +489,14 @@ impl Sender {
     /// Batches that the target had already stay unacknowledged until something follows them, if nobody
     /// knows where they end there. Where nothing follows, the target's log tells.
     fn confirm(&mut self, now: Now) -> Option<Action> {
-        if self.is_confirming || !self.window.is_all_there() {
+        if self.is_confirming || now.mono < self.confirm_from || !self.window.is_all_there() {
             return None;
         }
         if self.is_doubtful {
             return Some(self.ask(now));
         }
         self.is_confirming = true;
+        self.confirm_from = now.mono + CONFIRM_AGAIN_AFTER;
         self.flow = Flow::ReadingTail;
         let from = self.window.front().target_end;
         Some(Action::ReadTail { from })

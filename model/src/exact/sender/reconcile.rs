@@ -1,6 +1,6 @@
 //! What the target's word about our state changes.
 
-use super::{Action, Flow, Now, Offset, ReadFrom, Reason, Sender, Stop};
+use super::{ASK_AGAIN_AFTER, Action, Flow, Now, Offset, ReadFrom, Reason, Sender, Stop};
 use crate::exact::{
     delivered::{Delivered, delivered, end_after, is_guarded},
     evidence::{StateAnswer, Tail, TailScan, TargetView},
@@ -31,7 +31,7 @@ impl Sender {
             self.mode = super::DeliveryMode::AtLeastOnce(Reason::TargetTooOld);
         }
         if is_confirmation && let Some(Tail::Read(scan)) = view.tail {
-            self.confirmed(&scan);
+            self.confirmed(&scan, view.start);
         }
         let front = self.window.front();
         let lifetime = self.settings.state_lifetime;
@@ -42,7 +42,10 @@ impl Sender {
                 self.ahead(count, end_after(front, records, view));
             }
             Delivered::Behind(records) => self.behind(front.count, records),
-            Delivered::NotYet => self.flow = Flow::Ask,
+            Delivered::NotYet => {
+                self.ask_from = now.mono + ASK_AGAIN_AFTER;
+                self.flow = Flow::Ask;
+            }
             Delivered::BehindAtMost(_) => self.end(Action::Stop(Stop::TakeOver)),
             Delivered::NewerLine(_) => self.end(Action::Stop(Stop::NewerLine)),
             Delivered::NeedsTail { from } => self.flow = Flow::WantTail(from),
@@ -56,15 +59,17 @@ impl Sender {
         }
     }
 
-    /// What the tail holds is committed.
-    fn confirmed(&mut self, scan: &TailScan) {
+    /// What the tail holds is committed. `start`: where the target's log begins; what it has deleted was
+    /// committed before.
+    fn confirmed(&mut self, scan: &TailScan, start: Offset) {
         let front = self.window.front();
         let Some((first, next)) = scan.first().zip(scan.next()) else {
             return;
         };
-        let follows = first.signed_steps_from(front.count.sequence()) <= 0;
+        let is_whole = start <= front.target_end;
+        let follows = !is_whole || first.signed_steps_from(front.count.sequence()) <= 0;
         let steps = next.signed_steps_from(front.count.sequence());
-        if scan.is_disordered() || !follows || scan.from() > front.target_end {
+        if scan.is_disordered() || !follows || scan.from() > front.target_end.max(start) {
             return;
         }
         if let Ok(records) = u64::try_from(steps) {
@@ -81,10 +86,14 @@ impl Sender {
         }
         // What was acknowledged after a batch that is now known to be there.
         self.advance();
-        let Some((from, skip_records)) = reread else {
+        let Some((mut from, mut skip_records)) = reread else {
             return;
         };
         self.counts.overtaken += 1;
+        if self.window.len() >= self.in_flight_max() {
+            // Nothing would move them, since nothing that follows would find room.
+            (from, skip_records) = self.window.pass_over(delivered);
+        }
         if self.settings.source_is_deterministic {
             self.reread(from, skip_records);
             return;

@@ -172,6 +172,36 @@ fn another_owner_that_is_ahead_is_followed() {
     assert_eq!(sender.counts().skipped_records, 13);
 }
 
+/// As many batches as may be held are there already, and so is what follows them. They may not keep out
+/// what would be acknowledged after them.
+#[test]
+fn another_owner_that_is_ahead_of_a_full_window_is_followed() {
+    let mut sender = sender(false);
+    for (id, attempt) in filled(&mut sender, 5) {
+        sender.answered(id, attempt, Answer::OutOfOrder, now(1));
+    }
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    // Somebody else writes to the target too, so where our records end is not known.
+    sender.target_seen(&seen(70, 130), now(1));
+    let from = ReadFrom {
+        offset: Offset(0),
+        skip_records: 70,
+    };
+    assert_eq!(sender.poll(now(1)), Some(Action::Reread { from }));
+    assert_eq!(sender.oldest(), None);
+    assert!(sender.has_room());
+    let rest = Batch {
+        records: 10,
+        ..batch(0, 80)
+    };
+    let next = sender.push(rest, now(1)).expect("room");
+    assert_eq!(next.sequence, Count(70).sequence());
+    let flying = sent(&mut sender);
+    ack(&mut sender, flying[0], 130);
+    let place = sender.checkpoint().place;
+    assert_eq!((place.offset, sender.oldest()), (Offset(80), None));
+}
+
 #[test]
 fn a_tail_that_the_target_lost_is_read_again_from_memory() {
     let mut sender = sender(false);
@@ -199,10 +229,17 @@ fn a_tail_that_the_target_lost_is_read_again_from_memory() {
 fn c028_after_a_freeze_the_target_is_asked_first() {
     let mut sender = sender(false);
     sender.push(batch(0, 10), now(1)).expect("room");
+    assert!(!sender.is_up_to_date(now(5_000)), "before anything is done");
     assert_eq!(sender.poll(now(5_000)), Some(Action::AskTarget));
+    assert!(
+        !sender.is_up_to_date(now(5_000)),
+        "nothing was answered yet"
+    );
     // Frozen once more: the answer is old when it is read.
     sender.target_seen(&seen(1, 50), now(9_000));
     assert_eq!(sender.poll(now(9_000)), Some(Action::AskTarget));
+    sender.target_seen(&seen(1, 51), now(9_001));
+    assert!(sender.is_up_to_date(now(9_001)));
 }
 
 #[test]
@@ -403,4 +440,61 @@ fn records_that_were_passed_over_and_are_gone_are_read_again() {
     assert_eq!(sender.oldest(), None, "nothing is held");
     let next = sender.push(batch(0, 24), now(1)).expect("room");
     assert_eq!(next.sequence, Count(12).sequence());
+}
+
+#[test]
+fn what_is_not_committed_is_asked_for_with_pauses() {
+    let mut sender = sender(false);
+    let flying = filled(&mut sender, 1);
+    sender.answered(flying[0].0, 1, Answer::OutOfOrder, now(1));
+    assert_eq!(sender.poll(now(1)), Some(Action::AskTarget));
+    let uncommitted = TargetView {
+        log_end: Some(Offset(61)),
+        ..seen(10, 60)
+    };
+    sender.target_seen(&uncommitted, now(1));
+    assert_eq!(sender.poll(now(50)), None);
+    assert_eq!(sender.poll(now(101)), Some(Action::AskTarget));
+}
+
+#[test]
+fn a_tail_that_does_not_tell_is_not_read_without_end() {
+    let mut sender = sender_from(20, None, false);
+    sender.passed(Offset(24), 0);
+    let from = Offset(50);
+    assert_eq!(sender.poll(now(1)), Some(Action::ReadTail { from }));
+    let mut scan = TailScan::new(PRODUCER, from);
+    scan.batch(Some(PRODUCER), Some(Count(0).sequence()), 15, Offset(75));
+    scan.batch(Some(PRODUCER), Some(Count(10).sequence()), 10, Offset(85));
+    let disordered = TargetView {
+        tail: Some(Tail::Read(scan)),
+        ..seen(20, 85)
+    };
+    for at in [2, 50, 100, 150] {
+        sender.target_seen(&disordered, now(at));
+        assert_eq!(sender.poll(now(at)), None);
+    }
+    for at in (200..5_000).step_by(50) {
+        assert_eq!(sender.poll(now(at)), None);
+    }
+    assert_eq!(sender.poll(now(5_001)), Some(Action::ReadTail { from }));
+}
+
+/// The target has deleted what lies between the checkpoint and now.
+#[test]
+fn a_tail_cut_off_by_retention_still_tells_where_records_end() {
+    let mut sender = sender_from(20, None, false);
+    sender.passed(Offset(24), 0);
+    assert!(matches!(sender.poll(now(1)), Some(Action::ReadTail { .. })));
+    let mut scan = TailScan::new(PRODUCER, Offset(62));
+    scan.batch(Some(PRODUCER), Some(Count(12).sequence()), 8, Offset(75));
+    scan.reached(Offset(80));
+    let read = TargetView {
+        start: Offset(62),
+        tail: Some(Tail::Read(scan)),
+        ..seen(20, 80)
+    };
+    sender.target_seen(&read, now(1));
+    let place = sender.checkpoint().place;
+    assert_eq!((place.offset, place.target_end), (Offset(24), Offset(80)));
 }

@@ -349,14 +349,7 @@ impl Window {
         let first = self.entries.front().map(|entry| entry.first);
         if delivered < first.unwrap_or(self.cursor.next) {
             // Records that were passed over are gone again.
-            self.entries.clear();
-            self.cursor = Cursor {
-                offset: self.front.offset,
-                at: self.front.count,
-                next: delivered,
-            };
-            let skip_records = delivered.since(self.front.count).unwrap_or(0);
-            return (0, Some((self.front.offset, skip_records)));
+            return (0, Some(self.pass_over(delivered)));
         }
         let mut skipped = 0;
         let mut cut = None;
@@ -396,6 +389,19 @@ impl Window {
         self.cursor.next = delivered.max(self.cursor.at);
         let skip_records = self.cursor.next.since(self.cursor.at).unwrap_or(0);
         (skipped, Some((self.cursor.offset, skip_records)))
+    }
+
+    /// Gives up everything that is held; tells from where to read, and how many records to pass over there
+    /// instead to come to `delivered`.
+    pub(super) fn pass_over(&mut self, delivered: Count) -> (Offset, u64) {
+        self.entries.clear();
+        let Place { offset, count, .. } = self.front;
+        self.cursor = Cursor {
+            offset,
+            at: count,
+            next: delivered,
+        };
+        (offset, delivered.since(count).unwrap_or(0))
     }
 
     /// Moves the front over acknowledged batches, and over batches that were there before them.

@@ -73,7 +73,7 @@ impl World {
         if !owners[me].is_frozen {
             self.responses[me].clear();
             self.connections[me] += 1;
-            owners[me].take_over(self);
+            owners[me].take_over(self, None);
         }
     }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{
     super::{
-        Action, Answer, Batch, BatchId, Line, NewLine, NextProducer, Now, Producer, ProducerId,
-        ReadFrom, Sender, Start, Stop, TakeOver, TakeOverInput, TargetView, Why, take_over,
+        Action, Answer, Batch, BatchId, DeliveryMode, Line, NewLine, NextProducer, Now, Producer,
+        ProducerId, Reason, Restart, Sender, Start, Stop, TakeOver, TakeOverInput, TargetView, Why,
+        take_over,
     },
     Broken, Profile, World,
 };
@@ -36,22 +37,29 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    pub(super) fn take_over(&mut self, world: &mut World) {
+    pub(super) fn take_over(&mut self, world: &mut World, restart: Option<Restart>) {
         self.running = None;
-        let line = match world.broken {
-            Broken::BaseNotAgreed => world.line.clone().map(|line| Line {
-                base: world.checkpoint.map_or(line.base, |known| known.offset),
-                ..line
-            }),
-            _ => world.line.clone(),
-        };
-        let checkpoint = match world.broken {
-            Broken::BaseNotAgreed => None,
-            _ => world.checkpoint,
-        };
-        let mut target = world.broker.view();
-        // A tail is asked for at most once.
-        for _ in 0..2 {
+        let (mut begun, mut tail_from) = (None, None);
+        // A line and a tail are asked for at most once each.
+        for _ in 0..4 {
+            let line = match world.broken {
+                Broken::BaseNotAgreed => world.line.clone().map(|line| Line {
+                    base: world.checkpoint.map_or(line.base, |known| known.offset),
+                    ..line
+                }),
+                _ => world.line.clone(),
+            };
+            let checkpoint = match world.broken {
+                Broken::BaseNotAgreed => None,
+                _ => world.checkpoint,
+            };
+            let known = checkpoint.and_then(|checkpoint| checkpoint.counted);
+            let known = known.map(|(producer, ..)| producer);
+            let known = known.max(line.as_ref().map(Line::producer));
+            let target = match (tail_from.take(), known) {
+                (Some(from), Some(producer)) => world.broker.view_with_tail(producer, from),
+                _ => world.broker.view(),
+            };
             let input = TakeOverInput {
                 line: line.as_ref(),
                 producer_id: ProducerId(1),
@@ -63,8 +71,10 @@ impl Owner {
                 first_offset: Offset(0),
                 now: world.now.wall,
                 state_lifetime: super::LIFETIME,
+                begun,
+                restart,
             };
-            match take_over(&input) {
+            let new_line = match take_over(&input) {
                 TakeOver::Resume(resume) => {
                     let line = line.expect("a line is resumed");
                     self.start(world, line, Start::from(resume));
@@ -80,80 +90,33 @@ impl Owner {
                         return;
                     };
                     if let Some(new_line) = new_line {
-                        self.begin(world, NewLine { from, ..new_line });
+                        NewLine { from, ..new_line }
+                    } else {
+                        let line = line.expect("a line is resumed");
+                        let begin = resume.rewound(from, count, &target, line.target_from);
+                        let begin = begin.expect("in the line");
+                        self.start(world, line, Start::from(begin));
                         return;
                     }
-                    let line = line.expect("a line is resumed");
-                    let begin = resume.rewound(from, count, line.target_from);
-                    let begin = begin.expect("in the line");
-                    self.start(world, line, Start::from(begin));
-                    return;
                 }
-                TakeOver::NewLine(new_line) => {
-                    self.begin(world, new_line);
-                    return;
-                }
+                TakeOver::NewLine(new_line) => new_line,
                 TakeOver::ReadTail { from } => {
-                    let known = checkpoint.and_then(|checkpoint| checkpoint.counted);
-                    let of_line = line.as_ref().map(Line::producer);
-                    let producer = known.map(|(producer, ..)| producer).max(of_line);
-                    let producer = producer.expect("there is a line");
-                    target = world.broker.view_with_tail(producer, from);
+                    tail_from = Some(from);
+                    continue;
                 }
                 TakeOver::AskAgain => return,
                 TakeOver::Denied(denied) => panic!("{denied}"),
-            }
+            };
+            let written = begin(world, new_line);
+            begun = Some(written);
         }
-        panic!("the tail does not decide: {target:?} {line:?} {checkpoint:?}");
-    }
-
-    fn begin(&mut self, world: &mut World, new_line: NewLine) {
-        if !matches!(new_line.why, Why::First) && new_line.repeats_max != Some(0) {
-            world.is_at_least_once = true;
-        }
-        let producer = match new_line.producer {
-            NextProducer::Bumped(producer) => producer,
-            NextProducer::Fresh => panic!("so many epochs are not used"),
-        };
-        let read = world.line.clone();
-        self.put_line(world, read, producer, new_line.from);
-    }
-
-    fn put_line(
-        &mut self,
-        world: &mut World,
-        read: Option<Line>,
-        producer: Producer,
-        from: ReadFrom,
-    ) {
-        let base = Offset(world.after(from));
-        let line = Line {
-            producer_id: producer.id,
-            producer_epoch: producer.epoch,
-            base,
-            target_from: Offset(world.broker.high_watermark),
-        };
-        if world.line != read {
-            return;
-        }
-        world.line = Some(line.clone());
-        let start = Start {
-            producer,
-            place: super::super::Place {
-                offset: base,
-                count: super::super::Count(0),
-                target_end: line.target_from,
-            },
-            skip_records: 0,
-            skip_end: None,
-            first_alone: true,
-            mode: super::super::DeliveryMode::ExactlyOnce,
-        };
-        self.start(world, line, start);
+        panic!("nothing is decided: {self:?}");
     }
 
     fn start(&mut self, world: &mut World, line: Line, start: Start) {
-        world.is_at_least_once |= !start.mode.runs_without_lease();
+        // A compacted source is copied once more only where another owner takes it over.
+        let is_compacted = DeliveryMode::AtLeastOnce(Reason::SourceCompacted);
+        world.is_at_least_once |= !start.mode.runs_without_lease() && start.mode != is_compacted;
         let skip = match world.broken {
             Broken::SkipOffByOne if start.skip_records > 0 => start.skip_records - 1,
             _ => start.skip_records,
@@ -260,17 +223,19 @@ impl Owner {
                 };
             }
             Action::NewLine {
-                from, repeats_max, ..
+                from,
+                why,
+                repeats_max,
             } => {
-                world.is_at_least_once |= repeats_max != Some(0);
-                let line = running.line.clone();
-                let NextProducer::Bumped(next) = line.producer().next(None) else {
-                    panic!("so many epochs are not used");
+                let restart = Restart {
+                    line: producer,
+                    from,
+                    why,
+                    repeats_max,
                 };
-                self.running = None;
-                self.put_line(world, Some(line), next, from);
+                self.take_over(world, Some(restart));
             }
-            Action::Stop(Stop::TakeOver) => self.take_over(world),
+            Action::Stop(Stop::TakeOver) => self.take_over(world, None),
             Action::Stop(Stop::NewerLine) => self.running = None,
             Action::Stop(Stop::Terminal(id)) => panic!("{id:?} is not refused for good"),
         }
@@ -289,4 +254,22 @@ impl Owner {
             running.sender.connection_lost();
         }
     }
+}
+
+/// Writes a line; nobody else comes in between.
+fn begin(world: &mut World, new_line: NewLine) -> Producer {
+    if !matches!(new_line.why, Why::First) && new_line.repeats_max != Some(0) {
+        world.is_at_least_once = true;
+    }
+    let producer = match new_line.producer {
+        NextProducer::Bumped(producer) => producer,
+        NextProducer::Fresh => panic!("so many epochs are not used"),
+    };
+    world.line = Some(Line {
+        producer_id: producer.id,
+        producer_epoch: producer.epoch,
+        base: Offset(world.after(new_line.from)),
+        target_from: Offset(world.broker.high_watermark),
+    });
+    producer
 }

@@ -52,7 +52,7 @@ impl World {
     /// One round. A leader that dies after `writes` of its two transactions has done the first only.
     pub(super) fn reconcile(&mut self, writes: usize) -> Steps {
         let lost = self.lost();
-        let steps = steps(&self.plan, &self.ledger, &lost);
+        let steps = steps(&self.plan, &self.ledger, &lost, &Harmless::new());
         if writes >= 1 {
             self.write(&lost, &steps.revoke, &BTreeMap::new());
         }

@@ -74,6 +74,8 @@ pub(super) struct Flow {
     pub(super) failed: bool,
     /// Stops the task once everything before it is delivered.
     pub(super) fault_ahead: Option<Fault>,
+    /// The source has lost what lies between the position and this offset.
+    pub(super) source_lost: Option<Offset>,
     /// How often another owner was found to be ahead, as far as it was dealt with.
     pub(super) overtaken: u64,
 }
@@ -130,6 +132,7 @@ impl Flow {
             draining: false,
             failed: false,
             fault_ahead: None,
+            source_lost: None,
             overtaken: 0,
         }
     }
@@ -143,7 +146,8 @@ impl Flow {
         if self.is_over() {
             return Next::Gone;
         }
-        if self.fault_ahead.is_some() || self.backlog.is_some() || self.starved.is_some() {
+        let ends_ahead = self.fault_ahead.is_some() || self.source_lost.is_some();
+        if ends_ahead || self.backlog.is_some() || self.starved.is_some() {
             return Next::Pause;
         }
         Next::Read {
@@ -265,6 +269,17 @@ impl Flow {
         Ok(())
     }
 
+    /// Ends the counting once everything before what the source has lost is delivered.
+    pub(super) fn end_at_loss(&mut self) {
+        if let Some(to) = self.source_lost
+            && self.line.is_empty()
+            && self.backlog.is_none()
+            && !self.draining
+        {
+            self.sender.source_lost(to);
+        }
+    }
+
     pub(super) fn join_tiny(&mut self, spec: &TaskSpec) {
         // What the target has refused once is not hidden among others again.
         let intake = &self.intake;
@@ -288,6 +303,7 @@ impl Flow {
         self.backlog = None;
         self.starved = None;
         self.fault_ahead = None;
+        self.source_lost = None;
         while self
             .held
             .back()

@@ -10,7 +10,7 @@ use kreplicator_model::{
 };
 use tokio::time::Instant;
 
-use super::{Event, Lane, State, flow::Flow};
+use super::{Event, Lane, Next, State, flow::Flow};
 use crate::{
     batches::{fetcher::FetcherHandle, intake::Taken, outlet::Item},
     budget::Grant,
@@ -94,6 +94,7 @@ impl Lane {
             if let Err(fault) = flow.push_ready(&self.spec, now) {
                 return self.fail_locked(state, fault);
             }
+            flow.end_at_loss();
             // Old records weaken what is promised.
             if !self.may_send(flow) {
                 break;
@@ -113,9 +114,18 @@ impl Lane {
                     flow.reread(from, &self.spec, state.doubt);
                     self.tell(Event::Read(from.offset));
                 }
-                Some(exact::Action::NewLine { from, why, .. }) => {
+                Some(exact::Action::NewLine {
+                    from,
+                    why,
+                    repeats_max,
+                }) => {
                     flow.failed = true;
-                    self.tell(Event::NewLine { from, why });
+                    self.tell(Event::NewLine(exact::Restart {
+                        line: flow.producer,
+                        from,
+                        why,
+                        repeats_max,
+                    }));
                 }
                 Some(exact::Action::Stop(stop)) => {
                     flow.failed = true;
@@ -246,6 +256,9 @@ impl Lane {
 
     /// There is room again: the fetcher reads on, or, when it has ended, another one is looked for.
     fn read_on(self: &Arc<Self>, flow: &mut Flow) {
+        if !matches!(flow.next(), Next::Read { .. }) {
+            return;
+        }
         let is_told = flow
             .fetcher
             .as_ref()

@@ -95,6 +95,11 @@ impl Lane {
     pub(in crate::batches) fn has_moved_within(&self, time: Duration) -> bool {
         let state = self.lock();
         let may_go_on = state.mode.is_some_and(DeliveryMode::runs_without_lease);
+        let flow = state.flow.as_ref();
+        // What comes in after a freeze was sent long ago: another owner may be ahead.
+        if !flow.is_some_and(|flow| flow.sender.is_up_to_date(self.shared.now())) {
+            return false;
+        }
         let age_ms = self.shared.clock.now().0 - state.moved_at.0;
         may_go_on && u64::try_from(age_ms).is_ok_and(|age| Duration::from_millis(age) <= time)
     }
