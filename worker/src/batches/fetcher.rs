@@ -479,7 +479,10 @@ impl Fetcher {
             if code.class() == Class::Refresh {
                 self.client.mark_stale(&at.topic);
             }
-            let cause = format!("source partition {at} at a follower: {code}");
+            let cause = match code.fault() {
+                Some(code) => format!("source partition {at} at a follower: {code}"),
+                None => format!("source partition {at} at a follower lacks what was read"),
+            };
             lane.turned_away(&cause, Instant::now());
             self.forget(at);
             self.send_away(lane);

@@ -30,6 +30,8 @@ use crate::{
     fence::OwnershipFence, flow_metrics::LinkMetrics, lines::LineBook,
 };
 
+/// What is shown of a reader that stands still again and again.
+const STANDS_STILL: &str = "the source has more, but nothing comes; the reader is opened again";
 /// How often senders are told that time has passed.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -243,6 +245,8 @@ impl Lanes {
                     warn!(task = %lane.spec.id, "the reader stands still; it is opened again");
                     lane.shared.metrics.pokes.increment(1);
                     seen.remove(&lane.number);
+                    // A follower may stand still itself.
+                    lane.turned_away(STANDS_STILL, now);
                     reader.read(lane);
                 }
             }
