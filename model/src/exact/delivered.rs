@@ -186,7 +186,8 @@ pub(super) fn tail_from(place: Place, view: &TargetView) -> Offset {
     from.max(view.start)
 }
 
-fn by_tail(
+/// By the batch headers of the log from the place to the high watermark.
+pub(super) fn by_tail(
     producer: Producer,
     place: Place,
     view: &TargetView,

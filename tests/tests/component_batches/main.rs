@@ -5,5 +5,6 @@ mod bench;
 mod engine;
 mod exact;
 mod lines;
+mod replicas;
 #[path = "../component_records/suite.rs"]
 mod suite;

@@ -28,8 +28,12 @@ pub struct BatchConfig {
     pub call_timeout: Duration,
     /// Longest reading of a stretch of a log at a take-over. Default 60 s.
     pub scan_timeout: Duration,
-    /// How long a target broker may wait for its replicas. Default 10 s.
+    /// How long a target broker may wait for its replicas at most. Default 10 s.
     pub replica_patience: Duration,
+    /// How long a target broker may wait for its replicas, or four times as long as it usually takes to answer,
+    /// whichever is more: partitions that are not acknowledged by then hold up the others for so long once, and are
+    /// sent apart from them. Default 1 s.
+    pub slow_after: Duration,
     /// How careful senders are.
     pub sender: exact::Settings,
 }
@@ -50,6 +54,7 @@ impl BatchConfig {
             call_timeout: Duration::from_secs(10),
             scan_timeout: Duration::from_secs(60),
             replica_patience: Duration::from_secs(10),
+            slow_after: Duration::from_secs(1),
             sender: exact::Settings {
                 in_flight_max: 5,
                 // Ticks come each half second.

@@ -21,6 +21,7 @@ use super::{
     ends::{Group, Questions},
     lane::{Lane, Next, Shared},
     metrics::BatchMetrics,
+    outlet::Patience,
     source::Source,
     start::Starter,
     target::Outlets,
@@ -129,7 +130,10 @@ impl Running {
         let outlets = Outlets::new(
             ends.target,
             ends.number,
-            config.replica_patience,
+            Patience {
+                least: config.slow_after,
+                most: config.replica_patience,
+            },
             tracker.clone(),
         );
         Self {

@@ -7,7 +7,8 @@
 //! - [`ends`], [`scan`]: questions to clusters.
 //!
 //! Per worker there are, for each link, one connection to each source broker and one to each target
-//! broker that lead something, and one more to each for small calls, shared by all links.
+//! broker that lead something, another to a target broker while it leads partitions whose replicas do
+//! not keep up, and one more to each for small calls, shared by all links.
 //!
 //! Why nothing is lost, doubled or reordered is argued in
 //! `docs/adr/2026-11-29-exactly-once-by-sequences.md`.

@@ -1,41 +1,66 @@
-//! Sends batches to one broker of a target, on one connection.
+//! Sends batches to one broker of a target, so that a partition that is acknowledged late holds up no other.
 //!
-//! Each request holds one batch for each of as many partitions as have one waiting; some requests are
-//! under way at a time, since a broker answers one after the other and the way to it may be long. Batches
-//! of a partition go out in the order they came.
+//! Each request holds one batch for each of as many partitions as have one waiting. A broker takes up
+//! the next request of a connection when it has answered the one before. It answers when all partitions
+//! of a request are acknowledged, or when the time is over that the request gives to replicas, and then it says
+//! which were not. So one partition whose replicas do not keep up holds up all that share its
+//! connection. Therefore that time is short, and who was not acknowledged in it goes by a second
+//! connection until it is well again:
+//!
+//! - *Main*, for all others. Some requests are under way at a time, since the way to the broker may be
+//!   long. Where a partition that is found slow is in further ones of them, the connection is given
+//!   up, or all would wait for that partition again: what is not answered is sent again, as after any
+//!   loss.
+//! - *Apart*, for the slow. One request is under way at a time, and it ends within the same time: they
+//!   hold up each other only so long.
+//!
+//! Batches of a partition go out in the order they came, and are on one connection at a time: nothing of
+//! a partition stays on the main one when it is found slow, and the last that went apart was answered
+//! when it is well again. Which partitions are slow is in [`standing`].
+//!
+//! # Source
+//! `DelayedProduce` and `SocketServer` (core, 2.1.1 to 4.1): at the time-out each partition that still
+//! waits is answered with `REQUEST_TIMED_OUT`, the others with what became of them; a connection is not
+//! read while a request of it is unanswered.
+
+mod answers;
+mod pipe;
+mod queue;
+mod standing;
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures::{StreamExt as _, stream::FuturesOrdered};
-use kreplicator_batch::Batch;
-use kreplicator_model::{
-    exact::{Answer, BatchId},
-    ids::Offset,
-};
+use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use kreplicator_model::exact::BatchId;
 use kreplicator_wire::{
     cluster::{ClusterClient, Purpose},
-    code::{Class, Code},
+    code::Code,
     error::Error,
-    produce::{self, InFlight, PartitionAnswer, Request},
-    topic::{BrokerId, Node, TopicId, TopicPartition},
+    produce::{self, PartitionAnswer},
+    topic::{BrokerId, TopicId, TopicPartition},
 };
 use tokio::{sync::mpsc, time::Instant};
-use tracing::debug;
+use tracing::{debug, info};
 
+use self::{
+    pipe::{Destination, End, News, Pipe, PipeId, Teller},
+    queue::Queue,
+    standing::{Change, Pace, Standing},
+};
 use super::lane::{Lane, Side};
-use crate::fault::{Fault, Kind};
 
-/// Requests under way. As many as a partition may have batches in flight.
+/// Connections of one outlet.
+const CONNECTIONS_MAX: usize = 2;
+const MAIN: usize = 0;
+const APART: usize = 1;
+
+/// Requests under way on the main connection. As many as a partition may have batches in flight.
 const REQUESTS_MAX: usize = 5;
-/// Bytes of records in one request, unless one batch alone has more.
-const REQUEST_BYTES_MAX: usize = 1 << 20;
-/// Over the broker's own patience with its replicas.
-const ANSWER_TIME: Duration = Duration::from_secs(15);
 
 /// A batch to be sent.
 #[derive(Debug)]
@@ -69,332 +94,321 @@ impl OutletHandle {
     }
 }
 
+/// How long a broker may wait for its replicas.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// Where it usually answers at once.
+    pub(super) least: Duration,
+    /// However long it usually takes.
+    pub(super) most: Duration,
+}
+
 /// Sends to one broker.
 pub(super) struct Outlet {
     client: ClusterClient,
     broker: BrokerId,
-    purpose: Purpose,
-    /// How long the broker may wait for its replicas.
-    patience: Duration,
+    /// Number of the main connection; the other follows.
+    number: u32,
+    /// Longest answer of the broker to be expected.
+    patience_max: Duration,
     items: mpsc::UnboundedReceiver<Item>,
-    waiting: VecDeque<Item>,
+    /// No more items come.
+    is_closed: bool,
+    /// Batches for the main connection.
+    waiting: Queue,
+    /// Batches of slow partitions.
+    apart: Queue,
+    standing: Standing,
+    pace: Pace,
+    pipes: [Option<Pipe>; CONNECTIONS_MAX],
+    pipes_made: u64,
+    carriers: FuturesUnordered<BoxFuture<'static, End>>,
+    teller: Teller,
+    news: mpsc::UnboundedReceiver<(PipeId, News)>,
 }
 
-/// One request under way.
-type Sent = (Vec<Item>, Result<produce::Answer, Error>);
-
 impl Outlet {
-    /// An outlet and the way to it. It ends when all handles are gone.
+    /// An outlet and the way to it. It ends when all handles are gone. `number` tells the outlet's connections
+    /// from those of other links.
     pub(super) fn new(
         client: ClusterClient,
         broker: BrokerId,
-        purpose: Purpose,
-        patience: Duration,
+        number: u32,
+        patience: Patience,
     ) -> (Self, OutletHandle) {
         let (sender, items) = mpsc::unbounded_channel();
+        let (teller, news) = mpsc::unbounded_channel();
         let outlet = Self {
             client,
             broker,
-            purpose,
-            patience,
+            number: number.wrapping_mul(CONNECTIONS_MAX as u32),
+            patience_max: patience.most,
             items,
-            waiting: VecDeque::new(),
+            is_closed: false,
+            waiting: Queue::default(),
+            apart: Queue::default(),
+            standing: Standing::default(),
+            pace: Pace::new(patience.least, patience.most),
+            pipes: Default::default(),
+            pipes_made: 0,
+            carriers: FuturesUnordered::new(),
+            teller,
+            news,
         };
         (outlet, OutletHandle { items: sender })
     }
 
     /// Sends until nobody can want anything any more.
     pub(super) async fn run(mut self) {
-        let mut sent = FuturesOrdered::new();
         loop {
             while let Ok(item) = self.items.try_recv() {
-                self.waiting.push_back(item);
+                self.accept(item);
             }
-            if !self.waiting.is_empty() && sent.len() < REQUESTS_MAX {
-                match self.submit().await {
-                    Ok((items, in_flight)) => sent.push_back(await_answer(items, in_flight)),
-                    Err((items, fault)) => self.unreachable(items, &fault),
-                }
-                continue;
+            while let Ok((id, news)) = self.news.try_recv() {
+                self.hear(id, news);
+            }
+            self.fill();
+            if self.is_closed && self.is_done() {
+                return;
             }
             tokio::select! {
                 biased;
-                Some((items, answer)) = sent.next(), if !sent.is_empty() => match answer {
-                    Ok(answer) => self.answered(items, answer),
-                    Err(fault) => self.lost(items, &fault),
-                },
-                item = self.items.recv(), if sent.len() < REQUESTS_MAX => match item {
-                    Some(item) => self.waiting.push_back(item),
-                    None if sent.is_empty() => return,
-                    None => self.finish(&mut sent).await,
+                Some((id, news)) = self.news.recv() => self.hear(id, news),
+                Some(end) = self.carriers.next(), if !self.carriers.is_empty() => self.ended(&end),
+                item = self.items.recv(), if !self.is_closed => match item {
+                    Some(item) => self.accept(item),
+                    None => self.is_closed = true,
                 },
             }
         }
     }
 
-    /// Nothing more comes: waits for what is under way.
-    async fn finish(&mut self, sent: &mut FuturesOrdered<impl Future<Output = Sent>>) {
-        while let Some((items, answer)) = sent.next().await {
-            match answer {
-                Ok(answer) => self.answered(items, answer),
-                Err(fault) => self.lost(items, &fault),
-            }
+    fn is_done(&self) -> bool {
+        let is_idle = self.pipes.iter().flatten().all(Pipe::is_idle);
+        is_idle && self.waiting.is_empty() && self.apart.is_empty()
+    }
+
+    fn accept(&mut self, item: Item) {
+        if self.standing.is_slow(&item.lane.target) {
+            self.apart.push(item);
+        } else {
+            self.waiting.push(item);
         }
     }
 
-    /// Sends the next request.
-    async fn submit(&mut self) -> Result<(Vec<Item>, InFlight), (Vec<Item>, Error)> {
-        let (items, request) = self.gather();
-        let deadline = Instant::now() + self.patience + ANSWER_TIME;
-        let connection = self
-            .client
-            .connection(self.broker, self.purpose, deadline)
-            .await;
-        let submitted = match connection {
-            Ok(connection) => request.submit(&connection, deadline).await,
-            Err(fault) => Err(fault),
-        };
-        match submitted {
-            Ok(in_flight) => Ok((items, in_flight)),
-            Err(fault) => Err((items, fault)),
+    /// Sends whatever may be sent now.
+    fn fill(&mut self) {
+        let patience = self.pace.patience();
+        while self.has_room(MAIN, REQUESTS_MAX)
+            && let Some((items, request)) = self.waiting.gather(patience)
+        {
+            self.pipe(MAIN).send(items, request);
+        }
+        if self.has_room(APART, 1)
+            && let Some((items, request)) = self.apart.gather(patience)
+        {
+            self.pipe(APART).send(items, request);
         }
     }
 
-    /// One batch of each partition, in the order of waiting.
-    fn gather(&mut self) -> (Vec<Item>, Request) {
-        let mut request = Request::new(self.patience);
-        let mut items = Vec::new();
-        let mut seen: HashSet<TopicPartition> = HashSet::new();
-        let mut rest = VecDeque::with_capacity(self.waiting.len());
-        let mut bytes = 0;
-        while let Some(item) = self.waiting.pop_front() {
-            let size: usize = item.parts.iter().map(Bytes::len).sum();
-            let fits = items.is_empty() || bytes + size <= REQUEST_BYTES_MAX;
-            let at = &item.lane.target;
-            // Those behind a batch that has to wait wait too, or they would overtake it.
-            if !fits || seen.contains(at) {
-                seen.insert(at.clone());
-                rest.push_back(item);
-                continue;
-            }
-            seen.insert(at.clone());
-            let batch = produce::Batch {
-                topic: at.topic.clone(),
-                topic_id: item.topic_id,
-                partition: at.partition,
-                records: item.parts.to_vec(),
+    fn has_room(&self, place: usize, requests_max: usize) -> bool {
+        let pipe = self.pipes[place].as_ref();
+        pipe.is_none_or(|pipe| pipe.has_room(requests_max))
+    }
+
+    fn pipe(&mut self, place: usize) -> &mut Pipe {
+        self.pipes[place].get_or_insert_with(|| {
+            self.pipes_made += 1;
+            let id = PipeId {
+                place,
+                number: self.pipes_made,
             };
-            match request.add(batch) {
-                Ok(()) => {
-                    bytes += size;
-                    items.push(item);
-                }
-                Err(_) => rest.push_back(item),
-            }
-        }
-        self.waiting = rest;
-        (items, request)
+            let to = Destination {
+                client: self.client.clone(),
+                broker: self.broker,
+                purpose: Purpose::Produce(self.number.wrapping_add(place as u32)),
+                patience: self.patience_max,
+            };
+            let (pipe, carrier) = Pipe::new(to, id, self.teller.clone());
+            self.carriers.push(carrier);
+            pipe
+        })
     }
 
-    fn answered(&self, items: Vec<Item>, answer: produce::Answer) {
+    /// The pipe, unless another has taken its place.
+    fn current(&mut self, id: PipeId) -> Option<&mut Pipe> {
+        let pipe = self.pipes[id.place].as_mut();
+        pipe.filter(|pipe| pipe.id == id)
+    }
+
+    fn hear(&mut self, id: PipeId, news: News) {
+        let now = Instant::now();
+        let Some(pipe) = self.current(id) else {
+            return;
+        };
+        match news {
+            News::Written => pipe.note_written(now),
+            News::Answered(answer) => {
+                let (items, took) = pipe.note_answered(now);
+                let mut partitions = answer.partitions.iter();
+                if id.place == MAIN && partitions.all(|told| told.code == Code::NONE) {
+                    self.pace.acknowledged(took);
+                }
+                let (slow, well) = self.judge(&items, &answer.partitions, now);
+                self.answered(items, answer);
+                self.set_apart(&slow);
+                self.bring_back(&well);
+            }
+        }
+    }
+
+    /// Which partitions are found slow by an answer, and which to be well again.
+    fn judge(
+        &mut self,
+        items: &[Item],
+        answers: &[PartitionAnswer],
+        now: Instant,
+    ) -> (Partitions, Partitions) {
+        let attempts = items.iter().map(|item| (&item.lane.target, item.attempt));
+        let attempts: HashMap<_, _> = attempts.collect();
+        let (mut slow, mut well) = (Partitions::new(), Partitions::new());
+        for told in answers {
+            let at = &told.partition;
+            let attempt = attempts.get(at).copied().unwrap_or_default();
+            match self.standing.answered(at, told.code, attempt, now) {
+                Some(Change::Slow) => slow.insert(at.clone()),
+                Some(Change::Well) => well.insert(at.clone()),
+                None => continue,
+            };
+        }
+        (slow, well)
+    }
+
+    /// These do not go by the main connection any more.
+    fn set_apart(&mut self, slow: &Partitions) {
+        if slow.is_empty() {
+            return;
+        }
+        info!(
+            broker = self.broker.0,
+            partitions = slow.len(),
+            first = %slow.first().map_or_else(String::new, ToString::to_string),
+            "replicas of target partitions do not keep up; these are sent apart from others"
+        );
+        let main = self.pipes[MAIN].as_ref();
+        if main.is_some_and(|pipe| pipe.partitions().any(|at| slow.contains(at)))
+            && let Some(pipe) = self.pipes[MAIN].take()
+        {
+            self.lose(pipe.give_up());
+        }
+        for item in self.waiting.take_of(|at| slow.contains(at)) {
+            self.apart.push(item);
+        }
+    }
+
+    /// These go by the main connection from now on.
+    fn bring_back(&mut self, well: &Partitions) {
+        if well.is_empty() {
+            return;
+        }
+        info!(
+            broker = self.broker.0,
+            partitions = well.len(),
+            first = %well.first().map_or_else(String::new, ToString::to_string),
+            "replicas of target partitions keep up again"
+        );
+        for item in self.apart.take_of(|at| well.contains(at)) {
+            self.waiting.push(item);
+        }
+    }
+
+    /// A connection has ended by itself, or could not be opened.
+    fn ended(&mut self, end: &End) {
+        // What it told before comes first.
+        while let Ok((id, news)) = self.news.try_recv() {
+            self.hear(id, news);
+        }
+        if self.current(end.id).is_none() {
+            return;
+        }
+        let (Some(pipe), Some(fault)) = (self.pipes[end.id.place].take(), &end.fault) else {
+            return;
+        };
+        let items = pipe.give_up();
+        match (end.was_open, end.id.place) {
+            (true, _) => self.lost(items, fault),
+            (false, MAIN) => self.unreachable(items, fault),
+            (false, _) => {
+                // A broker that takes no second connection is better served by one than not at all.
+                let slow: Partitions = items.iter().map(|item| item.lane.target.clone()).collect();
+                slow.iter().for_each(|at| self.standing.excuse(at));
+                self.bring_back(&slow);
+                self.lost(items, fault);
+            }
+        }
+    }
+
+    fn answered(&mut self, items: Vec<Item>, answer: produce::Answer) {
         let nodes = answer.nodes;
-        let mut answers: std::collections::HashMap<TopicPartition, PartitionAnswer> = answer
+        let mut answers: HashMap<TopicPartition, PartitionAnswer> = answer
             .partitions
             .into_iter()
             .map(|one| (one.partition.clone(), one))
             .collect();
         for item in items {
             match answers.remove(&item.lane.target) {
-                Some(told) => self.tell(&item, &told, &nodes),
-                None => item.lane.connection_lost(item.run, item.way),
+                Some(told) => answers::tell(&self.client, &item, &told, &nodes),
+                None => self.lose(vec![item]),
             }
         }
     }
 
-    fn tell(&self, item: &Item, told: &PartitionAnswer, nodes: &[Node]) {
-        let lane = &item.lane;
-        let at = &lane.target;
-        let answer = meaning(told);
-        let mut leader_is_other = false;
-        if told.code != Code::NONE {
-            debug!(partition = %at, code = %told.code, message = told.message, "batch refused");
-            leader_is_other = moves(told.code);
-            if leader_is_other {
-                let is_told = told
-                    .leader
-                    .is_some_and(|leader| self.client.note_leader(at, leader, nodes));
-                if !is_told {
-                    self.client.mark_stale(&at.topic);
-                }
-            }
-        }
-        if told.code == Code::CORRUPT_MESSAGE && !is_sound(&item.parts) {
-            lane.refused(item.run, item.id, None, damaged);
-        } else if answer == Answer::Terminal && !is_about_a_record(told.code) {
-            let from = lane
-                .checkpoint()
-                .map_or(Offset(0), |saved| saved.place.offset);
-            lane.fail_run(item.run, refusal(lane, from, told));
-        } else if answer == Answer::Terminal {
-            let index = told.record_errors.first().map(|error| error.index);
-            let index = index.and_then(|index| usize::try_from(index).ok());
-            lane.refused(item.run, item.id, index, |offset| {
-                refusal(lane, offset, told)
-            });
-        } else {
-            if matches!(answer, Answer::Refused | Answer::Unsure) && !leader_is_other {
-                let cause = format!("target partition {at} takes no records: {}", told.code);
-                lane.trouble(Side::Target, Some(&cause));
-            }
-            let sent = (item.id, item.attempt);
-            lane.answered(item.run, item.way, sent, answer, leader_is_other);
-        }
-    }
-
-    /// There is no connection: nothing that waits can be sent.
+    /// There is no connection: nothing that waits for it can be sent.
     fn unreachable(&mut self, items: Vec<Item>, fault: &Error) {
-        let waiting = std::mem::take(&mut self.waiting);
+        let waiting = self.waiting.take_all();
         self.lost(items.into_iter().chain(waiting).collect(), fault);
     }
 
-    /// The connection that these were on is gone. What waits behind them by the same way goes with them;
-    /// what came by a newer one is sent.
+    /// The connection that these were on is gone.
     fn lost(&mut self, items: Vec<Item>, fault: &Error) {
         debug!(broker = self.broker.0, %fault, "cannot produce");
-        let mut told: HashSet<(*const Lane, u64, u64)> = HashSet::new();
-        for item in items {
+        let mut troubled = HashSet::new();
+        for item in &items {
             self.client.mark_stale(&item.lane.target.topic);
-            if told.insert(item.by_way()) {
+            if troubled.insert(item.by_way()) {
                 item.lane.trouble(Side::Target, Some(&fault.to_string()));
+            }
+        }
+        self.lose(items);
+    }
+
+    /// Nobody will know the answers to these. What waits behind them by the same way goes with them; what came by
+    /// a newer one is sent.
+    fn lose(&mut self, items: Vec<Item>) {
+        let mut told = HashSet::new();
+        for item in items {
+            if told.insert(item.by_way()) {
                 item.lane.connection_lost(item.run, item.way);
             }
         }
+        // From here on nothing comes by these ways, but something may have come meanwhile.
+        while let Ok(item) = self.items.try_recv() {
+            self.accept(item);
+        }
         self.waiting.retain(|item| !told.contains(&item.by_way()));
+        self.apart.retain(|item| !told.contains(&item.by_way()));
     }
 }
+
+/// The lane's way that a batch came by.
+type ByWay = (*const Lane, u64, u64);
+type Partitions = BTreeSet<TopicPartition>;
 
 impl Item {
     /// The lane's way that it came by.
-    fn by_way(&self) -> (*const Lane, u64, u64) {
+    fn by_way(&self) -> ByWay {
         (Arc::as_ptr(&self.lane), self.run, self.way)
     }
-}
-
-async fn await_answer(items: Vec<Item>, in_flight: InFlight) -> Sent {
-    let answer = in_flight.answer().await;
-    (items, answer)
-}
-
-/// What an answer means to the sender.
-fn meaning(told: &PartitionAnswer) -> Answer {
-    match (told.code, told.base_offset) {
-        (Code::NONE, Some(base_offset)) => Answer::Acked { base_offset },
-        (Code::NONE, None) | (Code::DUPLICATE_SEQUENCE_NUMBER, _) => Answer::Duplicate,
-        (Code::OUT_OF_ORDER_SEQUENCE_NUMBER, _) => Answer::OutOfOrder,
-        (Code::INVALID_PRODUCER_EPOCH | Code::PRODUCER_FENCED, _) => Answer::OldEpoch,
-        (Code::UNKNOWN_PRODUCER_ID, _) => Answer::UnknownProducer,
-        // Checked before anything is appended.
-        (
-            Code::NOT_ENOUGH_REPLICAS
-            | Code::CORRUPT_MESSAGE
-            | Code::UNKNOWN_TOPIC_OR_PARTITION
-            | Code::UNKNOWN_TOPIC_ID
-            | Code::INCONSISTENT_TOPIC_ID
-            | Code::THROTTLING_QUOTA_EXCEEDED,
-            _,
-        ) => Answer::Refused,
-        (code, _) => match code.class() {
-            Class::Retryable | Class::Refresh => Answer::Unsure,
-            Class::Terminal | Class::Fenced => Answer::Terminal,
-        },
-    }
-}
-
-/// Whether the partition is to be looked for at another broker.
-fn moves(code: Code) -> bool {
-    code.class() == Class::Refresh
-}
-
-/// Whether a batch is as its checksum says: what is not was damaged before it came to us, or here.
-fn is_sound([header, payload]: &[Bytes; 2]) -> bool {
-    Batch::parse([&header[..], &payload[..]].concat().into())
-        .is_ok_and(|batch| batch.verify().is_ok())
-}
-
-fn damaged(offset: Offset) -> Fault {
-    Fault::new(
-        Kind::Source,
-        format!(
-            "the batch of source offset {offset} is damaged: its checksum does not fit its records; \
-             delete the records below the next good batch on the source, or repair its log"
-        ),
-    )
-}
-
-/// Whether a refusal for good is about a record of the batch. Every other would meet each record
-/// alike: no need to find out which.
-fn is_about_a_record(code: Code) -> bool {
-    matches!(
-        code,
-        Code::MESSAGE_TOO_LARGE
-            | Code::RECORD_LIST_TOO_LARGE
-            | Code::INVALID_TIMESTAMP
-            | Code::INVALID_RECORD
-    )
-}
-
-/// The fault behind a record that will never be taken.
-fn refusal(lane: &Lane, offset: Offset, told: &PartitionAnswer) -> Fault {
-    let TopicPartition { topic, partition } = &lane.target;
-    let limits = &lane.spec.limits;
-    let now =
-        |value: Option<String>| value.map_or(String::new(), |value| format!(" (now {value})"));
-    let millis =
-        |limit: Option<Duration>| now(limit.map(|limit| format!("{} ms", limit.as_millis())));
-    let code = told.code;
-    let (kind, what) = match code {
-        Code::MESSAGE_TOO_LARGE | Code::RECORD_LIST_TOO_LARGE => {
-            let limit = now(limits.max_message_bytes.map(|limit| limit.to_string()));
-            let what = format!("too large; raise its max.message.bytes{limit}");
-            (Kind::Refused, what)
-        }
-        Code::INVALID_TIMESTAMP => {
-            let before = millis(limits.timestamp_before_max);
-            let after = millis(limits.timestamp_after_max);
-            let what = format!(
-                "its timestamp is too far from now; widen the topic's \
-                 message.timestamp.before.max.ms{before} or message.timestamp.after.max.ms{after}"
-            );
-            (Kind::Refused, what)
-        }
-        Code::TOPIC_AUTHORIZATION_FAILED | Code::CLUSTER_AUTHORIZATION_FAILED => {
-            let what = "the user lacks the permission WRITE; grant it on the topic".to_owned();
-            (Kind::Target, what)
-        }
-        code => {
-            let words = told
-                .record_errors
-                .first()
-                .and_then(|error| error.message.clone());
-            let words = words.or_else(|| told.message.clone());
-            let words = words.map_or(String::new(), |words| format!(" ({words})"));
-            let what = match code {
-                Code::INVALID_RECORD => {
-                    "the record is not accepted by the topic (a compacted topic takes no record without \
-                     key); give it a key, or change cleanup.policy"
-                        .to_owned()
-                }
-                other => other.to_string(),
-            };
-            (Kind::Refused, format!("{what}{words}"))
-        }
-    };
-    Fault::new(
-        kind,
-        format!(
-            "target topic {topic} partition {partition} refuses source offset {offset}: {what}"
-        ),
-    )
 }
 
 #[cfg(test)]

@@ -3,16 +3,12 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
-use kreplicator_wire::{
-    cluster::{ClusterClient, Purpose},
-    topic::BrokerId,
-};
+use kreplicator_wire::{cluster::ClusterClient, topic::BrokerId};
 use tokio_util::task::TaskTracker;
 
-use super::outlet::{Outlet, OutletHandle};
+use super::outlet::{Outlet, OutletHandle, Patience};
 
 /// Finds outlets. Clones are the same; its tasks end when it and all lanes are gone.
 #[derive(Debug, Clone)]
@@ -20,8 +16,7 @@ pub(super) struct Outlets {
     client: ClusterClient,
     /// Number of the connections of these outlets.
     number: u32,
-    /// How long a broker may wait for its replicas.
-    patience: Duration,
+    patience: Patience,
     tracker: TaskTracker,
     outlets: Arc<Mutex<HashMap<BrokerId, OutletHandle>>>,
 }
@@ -30,7 +25,7 @@ impl Outlets {
     pub(super) fn new(
         client: ClusterClient,
         number: u32,
-        patience: Duration,
+        patience: Patience,
         tracker: TaskTracker,
     ) -> Self {
         Self {
@@ -47,8 +42,8 @@ impl Outlets {
         let mut outlets = self.outlets.lock().unwrap_or_else(PoisonError::into_inner);
         outlets.retain(|_, outlet| outlet.is_alive());
         let outlet = outlets.entry(broker).or_insert_with(|| {
-            let purpose = Purpose::Produce(self.number);
-            let (outlet, handle) = Outlet::new(self.client.clone(), broker, purpose, self.patience);
+            let (outlet, handle) =
+                Outlet::new(self.client.clone(), broker, self.number, self.patience);
             self.tracker.spawn(outlet.run());
             handle
         });

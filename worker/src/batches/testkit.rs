@@ -3,6 +3,7 @@
 //! Every record tells its own source offset in its value, so that a test sees which records came
 //! through, in which order, whatever was done to their batches.
 
+mod broker;
 mod rig;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use kreplicator_batch::{
     records::Unpacked,
 };
 
+pub(super) use broker::FakeBroker;
 pub(super) use rig::{BASE_TIME, Made as RigMade, PRODUCER, Rig, Shutter};
 
 /// More than any test writes.

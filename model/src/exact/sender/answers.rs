@@ -103,15 +103,14 @@ impl Sender {
         }
     }
 
-    /// A batch was refused and a later one taken: the target dropped our state between them. What
-    /// was refused comes after what was taken, so all is sent again in order in a new line.
+    /// A batch was refused and a later one is there. Either the target dropped our state between them, and
+    /// what was refused is missing; or another owner has sent both. The log tells.
     fn check_hole(&mut self) {
-        if let Some(refused) = self.window.hole() {
-            let from = ReadFrom {
-                offset: refused.batch.from,
-                skip_records: 0,
-            };
-            self.restart(from, Reason::ProducerStateLost, None);
+        if self.window.hole().is_some() {
+            self.is_doubting_log = true;
+            if self.flow == Flow::Flowing {
+                self.flow = Flow::Settling;
+            }
         }
     }
 

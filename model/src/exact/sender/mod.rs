@@ -267,6 +267,8 @@ pub struct Sender {
     is_doubtful: bool,
     /// The tail was read for skipped batches that nothing follows.
     is_confirming: bool,
+    /// A batch may be missing before one that is there: what the target remembers does not tell.
+    is_doubting_log: bool,
     polled: Duration,
     heard: Duration,
     /// The target is not asked before.
@@ -308,6 +310,7 @@ impl Sender {
             is_alone: start.first_alone,
             is_doubtful: false,
             is_confirming: false,
+            is_doubting_log: false,
             polled: now.mono,
             heard: now.mono,
             ask_from: now.mono,
@@ -504,6 +507,10 @@ impl Sender {
 
     /// Everything is answered and something went wrong.
     fn settle(&mut self) {
+        if self.is_doubting_log {
+            self.flow = Flow::WantTail(self.window.front().target_end);
+            return;
+        }
         if self.is_doubtful || self.is_alone || self.window.needs_question() {
             self.flow = Flow::Ask;
             return;

@@ -2,7 +2,7 @@
 
 use super::{ASK_AGAIN_AFTER, Action, Flow, Now, Offset, ReadFrom, Reason, Sender, Stop};
 use crate::exact::{
-    delivered::{Delivered, delivered, end_after, is_guarded},
+    delivered::{Delivered, by_tail, delivered, end_after, is_guarded},
     evidence::{StateAnswer, Tail, TailScan, TargetView},
     sequence::Count,
 };
@@ -35,7 +35,13 @@ impl Sender {
         }
         let front = self.window.front();
         let lifetime = self.settings.state_lifetime;
-        match delivered(self.producer, front, view, now.wall, lifetime) {
+        let found = if self.is_doubting_log {
+            self.by_log(view)
+        } else {
+            delivered(self.producer, front, view, now.wall, lifetime)
+        };
+        self.is_doubting_log &= matches!(found, Delivered::NeedsTail { .. });
+        match found {
             Delivered::Ahead(records) => {
                 let count = front.count.plus(records);
                 self.is_alone = !is_guarded(self.producer, view, self.durability(now));
@@ -56,6 +62,20 @@ impl Sender {
                 };
                 self.restart(from, why, None);
             }
+        }
+    }
+
+    /// By the log alone.
+    fn by_log(&self, view: &TargetView) -> Delivered {
+        let front = self.window.front();
+        match view.tail {
+            Some(Tail::Read(scan)) => {
+                by_tail(self.producer, front, view, &scan, Reason::ProducerStateLost)
+            }
+            Some(Tail::Unreadable) => Delivered::Unknown(Reason::ProducerStateLost),
+            None => Delivered::NeedsTail {
+                from: front.target_end.max(view.start),
+            },
         }
     }
 

@@ -242,17 +242,75 @@ fn c028_after_a_freeze_the_target_is_asked_first() {
     assert!(sender.is_up_to_date(now(9_001)));
 }
 
-#[test]
-fn a_refused_batch_before_a_taken_one_ends_the_line() {
+/// Two batches; the first was refused, the second is there.
+fn doubting(refusal: Answer) -> Sender {
     let mut sender = sender(false);
     let flying = filled(&mut sender, 2);
-    sender.answered(flying[0].0, 1, Answer::Refused, now(1));
-    ack(&mut sender, flying[1], 50);
+    sender.answered(flying[0].0, 1, refusal, now(1));
+    ack(&mut sender, flying[1], 60);
+    let from = Offset(50);
+    assert_eq!(sender.poll(now(1)), Some(Action::ReadTail { from }));
+    sender
+}
+
+fn with_tail(batches: &[(u64, u64, i64)], end: i64) -> TargetView {
+    let mut scan = TailScan::new(PRODUCER, Offset(50));
+    for (first, records, to) in batches {
+        let first = Some(Count(*first).sequence());
+        scan.batch(Some(PRODUCER), first, *records, Offset(*to));
+    }
+    scan.reached(Offset(end));
+    TargetView {
+        tail: Some(Tail::Read(scan)),
+        ..seen(20, end)
+    }
+}
+
+/// The target dropped our state between the two. Others' records make room enough for both.
+#[test]
+fn a_refused_batch_that_is_missing_before_one_that_is_there_ends_the_line() {
+    let mut sender = doubting(Answer::Refused);
+    sender.target_seen(&with_tail(&[(10, 10, 80)], 80), now(1));
     let Some(Action::NewLine { from, why, .. }) = sender.poll(now(1)) else {
         panic!("the line goes on");
     };
     assert_eq!((from.offset, why), (Offset(0), Reason::ProducerStateLost));
     assert_eq!(sender.counts().restarts[&Reason::ProducerStateLost], 1);
+}
+
+/// Another owner has sent both, and the target remembers five batches: it refuses the older one and knows
+/// the younger one again.
+#[test]
+fn a_batch_refused_before_one_known_again_may_be_there() {
+    for refusal in [Answer::OutOfOrder, Answer::Refused] {
+        let mut sender = doubting(refusal);
+        sender.target_seen(&with_tail(&[(0, 10, 60), (10, 10, 70)], 70), now(1));
+        assert_eq!(sender.poll(now(1)), None);
+        assert_eq!(sender.checkpoint().place.offset, Offset(20));
+        assert_eq!(sender.mode(), DeliveryMode::ExactlyOnce);
+        assert!(sender.counts().restarts.is_empty());
+    }
+}
+
+#[test]
+fn a_log_that_may_not_be_read_leaves_the_doubt() {
+    let mut sender = doubting(Answer::Refused);
+    let unreadable = TargetView {
+        tail: Some(Tail::Unreadable),
+        ..seen(20, 80)
+    };
+    sender.target_seen(&unreadable, now(1));
+    let next = sender.poll(now(1));
+    assert!(
+        matches!(
+            next,
+            Some(Action::NewLine {
+                repeats_max: None,
+                ..
+            })
+        ),
+        "{next:?}"
+    );
 }
 
 #[test]

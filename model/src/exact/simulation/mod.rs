@@ -347,7 +347,7 @@ fn run_all(profile: Profile, seeds: u64) -> u64 {
 #[test]
 fn owners_at_random_deliver_every_record_once_and_in_order() {
     let exact = run_all(Profile::Exact, 1_500);
-    assert!(exact > 1_350, "{exact} runs exactly once");
+    assert!(exact >= 1_499, "{exact} runs exactly once");
 }
 
 #[test]

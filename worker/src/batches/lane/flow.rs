@@ -67,7 +67,8 @@ pub(super) struct Flow {
     pub(super) at_outlet: usize,
     /// The way is being looked for.
     pub(super) is_finding: bool,
-    /// The target could not take a batch just now: nothing is sent until time has passed.
+    /// The target could not take a batch just now, or cannot tell yet what it has: nothing is sent or asked until
+    /// time has passed.
     pub(super) is_resting: bool,
     pub(super) fetch_bytes: i32,
     pub(super) draining: bool,
