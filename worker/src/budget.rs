@@ -1,6 +1,7 @@
 //! One byte budget for the records that this process holds (C107).
 //!
-//! First, each source's reader reserves what its client may fetch ahead. What is left is shared by the
+//! First, each source's reader reserves what its client may fetch ahead, and all fetchers together have
+//! a quarter of the limit, in equal parts. What is left is shared by the
 //! tasks for records that were handed to a sink and are not acknowledged yet, in two halves:
 //!
 //! - the *fair* half belongs to the tasks in equal parts, so nobody can be locked out by a task whose
@@ -22,11 +23,17 @@ const RESERVE_MAX: u64 = 16 << 20;
 /// Part of the common half that one task may hold.
 const COMMON_PART_PER_TASK: u64 = 4;
 
+/// The part of the limit that all fetchers have together.
+const FETCHERS_PART: u64 = 4;
+/// Most that a fetcher has of it.
+const FETCHER_MAX: u64 = 16 << 20;
+
 /// The budget of a process.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
     reserved: AtomicU64,
+    fetchers: AtomicU64,
     used: AtomicU64,
     /// The part of `used` that came out of the common half.
     common: AtomicU64,
@@ -51,6 +58,7 @@ impl Budget {
         Arc::new(Self {
             limit: limit_bytes,
             reserved: AtomicU64::new(0),
+            fetchers: AtomicU64::new(0),
             used: AtomicU64::new(0),
             common: AtomicU64::new(0),
             tasks: AtomicU64::new(0),
@@ -66,7 +74,28 @@ impl Budget {
     /// Bytes in use: reserved by readers and held by tasks.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        self.reserved.load(Ordering::Relaxed) + self.used.load(Ordering::Relaxed)
+        self.reserved() + self.used.load(Ordering::Relaxed)
+    }
+
+    /// What readers and fetchers have.
+    fn reserved(&self) -> u64 {
+        let fetchers = self.fetchers.load(Ordering::Acquire);
+        self.reserved.load(Ordering::Acquire) + fetchers * self.fetcher_bytes(fetchers)
+    }
+
+    /// The part of each of so many fetchers.
+    fn fetcher_bytes(&self, fetchers: u64) -> u64 {
+        (self.limit / FETCHERS_PART / fetchers.max(1)).min(FETCHER_MAX)
+    }
+
+    /// Memory of one more fetcher: an equal part of a quarter of the limit, at most 16 MiB. It shrinks as
+    /// others come, so that all together stay within the quarter, however many there are.
+    #[must_use]
+    pub fn fetcher(self: &Arc<Self>) -> FetcherPart {
+        self.fetchers.fetch_add(1, Ordering::AcqRel);
+        FetcherPart {
+            budget: Arc::clone(self),
+        }
     }
 
     /// Reserves memory for a reader: a quarter of what readers may still have (together half of the
@@ -99,8 +128,7 @@ impl Budget {
     }
 
     fn room(&self) -> u64 {
-        self.limit
-            .saturating_sub(self.reserved.load(Ordering::Acquire))
+        self.limit.saturating_sub(self.reserved())
     }
 
     fn take(&self, bytes: u64) -> bool {
@@ -147,6 +175,27 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.reserved.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// Memory of a fetcher; given back on drop.
+#[derive(Debug)]
+pub struct FetcherPart {
+    budget: Arc<Budget>,
+}
+
+impl FetcherPart {
+    /// Its size at the moment.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let fetchers = self.budget.fetchers.load(Ordering::Acquire);
+        self.budget.fetcher_bytes(fetchers)
+    }
+}
+
+impl Drop for FetcherPart {
+    fn drop(&mut self) {
+        self.budget.fetchers.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -308,6 +357,24 @@ mod tests {
                 .all(|two| two[0].bytes() >= two[1].bytes())
         );
         assert_eq!(readers[39].bytes(), MIB);
+    }
+
+    #[test]
+    fn c107_any_number_of_fetchers_leaves_the_tasks_three_quarters_and_gives_all_back() {
+        let budget = Budget::new(512 * MIB);
+        let first = budget.fetcher();
+        assert_eq!(first.bytes(), 16 * MIB);
+        // 30 clusters of 10 brokers.
+        let others: Vec<_> = (0..299).map(|_| budget.fetcher()).collect();
+        assert_eq!(first.bytes(), 128 * MIB / 300);
+        assert!(budget.used_bytes() <= 128 * MIB, "{}", budget.used_bytes());
+        let mut share = budget.share();
+        assert_eq!(share.take(8 * MIB), Grant::Granted);
+        drop(share);
+        drop(others);
+        assert_eq!(first.bytes(), 16 * MIB);
+        drop(first);
+        assert_eq!(budget.used_bytes(), 0);
     }
 
     #[test]

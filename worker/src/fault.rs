@@ -1,6 +1,7 @@
 //! Why a task cannot go on: a kind for metrics and decisions, a cause for people.
 
 use kreplicator_model::{checkpoint::CheckpointMeta, ids::Offset, task::FaultKind};
+use kreplicator_wire::topic::TopicId;
 
 use crate::engine::TaskSpec;
 
@@ -108,6 +109,20 @@ impl Fault {
             format!(
                 "the source partition ends at {end}, before offset {position} that was copied up to: \
                  the topic was truncated or made anew; check both topics, then reset the checkpoint"
+            ),
+        )
+    }
+
+    /// The source topic goes by another id than that under which offsets up to `position` were copied.
+    #[must_use]
+    pub fn made_anew(spec: &TaskSpec, position: Offset, known: TopicId, told: TopicId) -> Self {
+        let (link, topic) = (&spec.id.link, &spec.id.topic);
+        Self::new(
+            Kind::Truncated,
+            format!(
+                "the source topic was made anew: its id is {told}, it was {known} when offsets up to \
+                 {position} were copied; check both topics, then put the checkpoint back by hand: \
+                 kafka-consumer-groups --reset-offsets for topic {topic} of group kreplicator.{link}"
             ),
         )
     }

@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -33,7 +33,7 @@ use super::{
     lane::{Lane, Next, Side},
 };
 use crate::{
-    budget::Reservation,
+    budget::FetcherPart,
     fault::{Fault, Kind},
 };
 
@@ -47,14 +47,30 @@ const WAIT_GROWING: Duration = Duration::from_millis(100);
 const GROWING: Duration = Duration::from_secs(2);
 /// Over the broker's own wait.
 const ANSWER_TIME: Duration = Duration::from_secs(15);
-/// An answer is not asked for with less room than this.
+/// An answer is not asked for with less room than this, or half of all where that is less.
 const ROOM_MIN: usize = 64 << 10;
+/// A fetcher without lanes ends after this time: they move for a moment more often than for good.
+const IDLE_MAX: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+
+/// How long a question may go unanswered before its partitions are looked for elsewhere.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a partition is read from a broker.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    /// The topic's id; None: by name.
+    pub(super) topic_id: Option<TopicId>,
+    /// Epoch of the partition's leader, as it is known.
+    pub(super) leader_epoch: Option<i32>,
+    /// The broker is not the leader: what it refuses the leader may give.
+    pub(super) is_follower: bool,
+}
 
 /// What a fetcher is told.
 #[derive(Debug)]
 enum Order {
-    Read(Arc<Lane>, Option<TopicId>, Option<i32>),
+    Read(Arc<Lane>, Place),
     Resume(Arc<Lane>),
     Stop(TopicPartition),
 }
@@ -62,7 +78,7 @@ enum Order {
 /// Memory of a fetcher: its part of the budget, and what of it lies with lanes that have no room.
 #[derive(Debug)]
 struct Room {
-    reservation: Reservation,
+    part: FetcherPart,
     backlog: AtomicUsize,
     freed: Notify,
 }
@@ -71,26 +87,28 @@ struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct FetcherHandle {
     orders: mpsc::UnboundedSender<Order>,
-    room: Arc<Room>,
+    /// Kept by the fetcher and by answers that lie with lanes: a handle to one that has ended holds
+    /// no memory.
+    room: Weak<Room>,
     /// When the broker answered last.
     heard: Arc<std::sync::Mutex<Option<Instant>>>,
 }
 
 impl FetcherHandle {
-    /// Reads for a lane from where it says.
-    pub(super) fn read(&self, lane: &Arc<Lane>, topic_id: Option<TopicId>, epoch: Option<i32>) {
-        // Before the first answer can come: a lane without room has to know whom to call back.
-        lane.set_fetcher(self.clone());
-        // A fetcher that has ended is replaced by whoever finds the leader anew.
-        drop(
-            self.orders
-                .send(Order::Read(Arc::clone(lane), topic_id, epoch)),
-        );
+    /// Reads for a lane from where it says, if it still says anything. False: the fetcher has ended.
+    pub(super) fn read(&self, lane: &Arc<Lane>, place: Place) -> bool {
+        // Before the first answer can come: a lane without room has to know whom to call back, and one
+        // that is closed from now on whom to stop.
+        if !lane.set_fetcher(self.clone()) {
+            return true;
+        }
+        let order = Order::Read(Arc::clone(lane), place);
+        self.orders.send(order).is_ok()
     }
 
-    /// The lane has room again.
-    pub(super) fn resume(&self, lane: &Arc<Lane>) {
-        drop(self.orders.send(Order::Resume(Arc::clone(lane))));
+    /// The lane has room again. False: the fetcher has ended.
+    pub(super) fn resume(&self, lane: &Arc<Lane>) -> bool {
+        self.orders.send(Order::Resume(Arc::clone(lane))).is_ok()
     }
 
     /// Reads the partition no longer.
@@ -100,8 +118,8 @@ impl FetcherHandle {
 
     /// Whether answers that nobody can take yet may still wait in memory: they may use half of it.
     pub(super) fn has_room(&self) -> bool {
-        let whole = usize::try_from(self.room.reservation.bytes()).unwrap_or(usize::MAX);
-        self.room.left() > whole / 2
+        let room = self.room.upgrade();
+        room.is_some_and(|room| room.left() > room.whole() / 2)
     }
 
     /// Whether both lead to the same fetcher.
@@ -138,9 +156,9 @@ impl Drop for Occupied {
 }
 
 impl Room {
-    fn new(reservation: Reservation) -> Arc<Self> {
+    fn new(part: FetcherPart) -> Arc<Self> {
         Arc::new(Self {
-            reservation,
+            part,
             backlog: AtomicUsize::new(0),
             freed: Notify::new(),
         })
@@ -154,9 +172,20 @@ impl Room {
         }
     }
 
+    fn whole(&self) -> usize {
+        usize::try_from(self.part.bytes()).unwrap_or(usize::MAX)
+    }
+
     fn left(&self) -> usize {
-        let whole = usize::try_from(self.reservation.bytes()).unwrap_or(usize::MAX);
-        whole.saturating_sub(self.backlog.load(Ordering::Acquire))
+        let backlog = self.backlog.load(Ordering::Acquire);
+        self.whole().saturating_sub(backlog)
+    }
+
+    /// Room for an answer; None: what lies with lanes has to go first.
+    fn for_an_answer(&self) -> Option<usize> {
+        let left = self.left();
+        let is_enough = left >= ROOM_MIN.min(self.whole() / 2);
+        is_enough.then_some(left)
     }
 }
 
@@ -182,28 +211,27 @@ pub(super) struct Fetcher {
 
 struct Reading {
     lane: Arc<Lane>,
-    topic_id: Option<TopicId>,
-    leader_epoch: Option<i32>,
+    place: Place,
     is_paused: bool,
 }
 
 impl Fetcher {
     /// A fetcher of a broker, on a connection of its own, and the way to it. It ends when all handles are
-    /// gone.
+    /// gone, or when it has had no lane for a while.
     pub(super) fn new(
         client: ClusterClient,
         broker: BrokerId,
         purpose: Purpose,
         rack: Option<String>,
-        reservation: Reservation,
+        part: FetcherPart,
         homeless: mpsc::WeakUnboundedSender<Arc<Lane>>,
     ) -> (Self, FetcherHandle) {
         let (sender, orders) = mpsc::unbounded_channel();
-        let room = Room::new(reservation);
+        let room = Room::new(part);
         let heard = Arc::default();
         let handle = FetcherHandle {
             orders: sender,
-            room: Arc::clone(&room),
+            room: Arc::downgrade(&room),
             heard: Arc::clone(&heard),
         };
         let settings = Settings {
@@ -236,7 +264,7 @@ impl Fetcher {
                 self.obey(order);
             }
             if self.session.is_empty() {
-                match self.orders.recv().await {
+                match self.next_order().await {
                     Some(order) => self.obey(order),
                     None => return,
                 }
@@ -245,39 +273,60 @@ impl Fetcher {
             if self.orders.is_closed() && self.orders.is_empty() {
                 return;
             }
-            let room = self.room.left();
-            if room < ROOM_MIN {
+            let Some(room) = self.room.for_an_answer() else {
                 // Lanes that free memory also call back, so a lost wake-up costs no more than this.
                 drop(timeout(WAIT_BUSY, self.room.freed.notified()).await);
                 continue;
-            }
+            };
+            let asked_at = Instant::now();
             match self.fetch(room).await {
                 Ok(answer) => {
                     self.failures = 0;
                     self.note_heard();
+                    self.hand_out(answer);
                     if std::mem::take(&mut self.clears_trouble) {
                         for reading in self.lanes.values() {
-                            reading.lane.trouble(Side::Source, None);
+                            reading.lane.source_answers();
                         }
                     }
-                    self.hand_out(answer);
                 }
-                Err(fault) => self.trouble(&fault).await,
+                Err(fault) => {
+                    self.trouble(&fault, asked_at.elapsed());
+                    self.pause(asked_at).await;
+                }
             }
         }
     }
 
+    /// What is to be done while nothing is read; None: it is over. What came meanwhile is looked for
+    /// elsewhere.
+    async fn next_order(&mut self) -> Option<Order> {
+        if !self.lanes.is_empty() {
+            return self.orders.recv().await;
+        }
+        if let Ok(order) = timeout(IDLE_MAX, self.orders.recv()).await {
+            return order;
+        }
+        self.orders.close();
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Read(lane, _) | Order::Resume(lane) => self.send_away(lane),
+                Order::Stop(_) => {}
+            }
+        }
+        None
+    }
+
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Read(lane, topic_id, leader_epoch) => {
+            Order::Read(lane, place) => {
                 let at = lane.source.clone();
                 self.grown_at = Instant::now();
                 self.clears_trouble = true;
                 self.forget(&at);
                 let reading = Reading {
                     lane,
-                    topic_id,
-                    leader_epoch,
+                    place,
                     is_paused: true,
                 };
                 self.paused += 1;
@@ -305,10 +354,8 @@ impl Fetcher {
         let Some(reading) = self.lanes.get(at) else {
             return;
         };
-        match reading.lane.reading_at() {
-            Some(next) => self.follow(at, next),
-            None => self.follow(at, Next::Pause),
-        }
+        // One that was closed since is not kept: nobody would ever stop it.
+        self.follow(at, reading.lane.reading_at());
     }
 
     fn follow(&mut self, at: &TopicPartition, next: Next) {
@@ -326,11 +373,12 @@ impl Fetcher {
                 }
                 let position = Position {
                     offset,
-                    leader_epoch: reading.leader_epoch,
+                    leader_epoch: reading.place.leader_epoch,
                     last_fetched_epoch: leader_epoch,
                     bytes_max,
                 };
-                self.session.update(at.clone(), reading.topic_id, position);
+                let topic_id = reading.place.topic_id;
+                self.session.update(at.clone(), topic_id, position);
             }
             Next::Pause => {
                 if !std::mem::replace(&mut reading.is_paused, true) {
@@ -389,7 +437,18 @@ impl Fetcher {
             let Some(reading) = self.lanes.get(&at) else {
                 continue;
             };
-            if fetched.code == Code::NONE && fetched.diverging.is_none() {
+            let is_refused = fetched.code != Code::NONE || fetched.diverging.is_some();
+            let nearer = fetched.preferred_replica;
+            let nearer = nearer.filter(|replica| *replica != self.broker);
+            if is_refused {
+                self.refused(&at, &fetched, &answer.nodes);
+            } else if let Some(replica) = nearer.filter(|_| fetched.records.is_empty()) {
+                debug!(partition = %at, replica = replica.0, "a replica is nearer");
+                let lane = Arc::clone(&reading.lane);
+                lane.nearer(replica, Instant::now());
+                self.forget(&at);
+                self.send_away(lane);
+            } else {
                 // A small slice would keep the whole answer in memory for as long as it waits.
                 if fetched.records.len() * 2 < whole {
                     fetched.records = Bytes::copy_from_slice(&fetched.records);
@@ -398,8 +457,6 @@ impl Fetcher {
                 let occupied = self.room.occupy(fetched.records.len());
                 let next = lane.fetched(fetched, occupied);
                 self.follow(&at, next);
-            } else {
-                self.refused(&at, &fetched, &answer.nodes);
             }
         }
     }
@@ -415,7 +472,28 @@ impl Fetcher {
             return;
         };
         let lane = Arc::clone(&reading.lane);
-        if fetched.code == Code::OFFSET_OUT_OF_RANGE || fetched.diverging.is_some() {
+        let code = fetched.code;
+        if reading.place.is_follower {
+            // It may lag, or be none any more: only the leader's word counts.
+            debug!(partition = %at, broker = self.broker.0, %code, "back to the leader");
+            if code.class() == Class::Refresh {
+                self.client.mark_stale(&at.topic);
+            }
+            let cause = match code.fault() {
+                Some(code) => format!("source partition {at} at a follower: {code}"),
+                None => format!("source partition {at} at a follower lacks what was read"),
+            };
+            lane.turned_away(&cause, Instant::now());
+            self.forget(at);
+            self.send_away(lane);
+            return;
+        }
+        if let Some(diverging) = fetched.diverging {
+            lane.cut_off(diverging.end);
+            self.forget(at);
+            return;
+        }
+        if code == Code::OFFSET_OUT_OF_RANGE {
             lane.out_of_range();
             self.forget(at);
             return;
@@ -426,47 +504,50 @@ impl Fetcher {
         if !is_told {
             self.client.mark_stale(&at.topic);
         }
-        match fetched.code.class() {
+        let cause = format!("source partition {at} cannot be read: {code}");
+        match code.class() {
             Class::Retryable | Class::Refresh => {
-                debug!(partition = %at, code = %fetched.code, "source partition is read elsewhere");
+                debug!(partition = %at, %code, "source partition is read elsewhere");
+                lane.turned_away(&cause, Instant::now());
                 self.send_away(lane);
             }
-            Class::Terminal | Class::Fenced => {
-                let code = fetched.code;
-                lane.fail(Fault::new(
-                    Kind::Source,
-                    format!("source partition {at} cannot be read: {code}"),
-                ));
-            }
+            Class::Terminal | Class::Fenced => lane.fail(Fault::new(Kind::Source, cause)),
         }
         self.forget(at);
     }
 
-    /// The broker cannot be asked: its partitions may be led by another one by now.
-    async fn trouble(&mut self, fault: &Error) {
+    /// The broker cannot be asked, as was seen after `took`: its partitions may be led by another one by
+    /// now.
+    fn trouble(&mut self, fault: &Error, took: Duration) {
         debug!(broker = self.broker.0, %fault, "cannot fetch");
-        let now = Instant::now();
-        let is_long = self.failures > 0;
-        let lanes: Vec<Arc<Lane>> = self
-            .lanes
-            .values()
-            .map(|one| Arc::clone(&one.lane))
+        let is_long = self.failures > 0 || took >= PATIENCE;
+        let is_final = fault.class() == Class::Terminal;
+        let lanes = self.lanes.values();
+        let lanes: Vec<_> = lanes
+            .map(|one| (Arc::clone(&one.lane), one.place.is_follower))
             .collect();
-        for lane in lanes {
+        for (lane, is_follower) in lanes {
             self.client.mark_stale(&lane.source.topic);
-            if fault.class() == Class::Terminal {
+            if is_follower {
+                lane.turned_away(&fault.to_string(), Instant::now());
+            } else if is_final {
                 lane.fail(ends::fault(Kind::Source, &self.client, fault));
-            }
-            if is_long || fault.class() == Class::Terminal {
+            } else if is_long {
                 lane.trouble(Side::Source, Some(&fault.to_string()));
-                self.forget(&lane.source);
-                self.send_away(lane);
+            } else {
+                continue;
             }
+            self.forget(&lane.source);
+            self.send_away(lane);
         }
         self.clears_trouble = true;
+    }
+
+    /// Waits before the broker is asked again, longer each time in a row.
+    async fn pause(&mut self, asked_at: Instant) {
         let wait = BACKOFF.delay(self.failures, rand::random());
         self.failures += 1;
-        sleep(wait.saturating_sub(now.elapsed())).await;
+        sleep(wait.saturating_sub(asked_at.elapsed())).await;
     }
 
     /// Whoever finds leaders is gone only together with the link.

@@ -11,7 +11,7 @@ use kreplicator_batch::{
     AbortedFilter, Batch, Levels, TimestampType,
     aborted::{AbortedTransaction, Verdict},
     legacy::Message,
-    records::Times,
+    records::{Times, Unpacked},
     rewrite::{self, Options},
     split::{self, Entry},
 };
@@ -358,7 +358,8 @@ impl Intake {
         }
         batch.verify().map_err(|error| self.damaged(&error))?;
         let offsets = if offsets.is_empty() {
-            whole = (header.base_offset..header.next_offset()).collect();
+            // As many as the bytes hold: a header may claim billions.
+            whole = self.offsets_of(&batch)?;
             &whole
         } else {
             offsets
@@ -412,6 +413,16 @@ impl Intake {
             taken.ready.push(ready(piece, path, Offset(*first), to));
         }
         Ok(())
+    }
+
+    fn offsets_of(&self, batch: &Batch) -> Result<Vec<i64>, Fault> {
+        let unpacked =
+            Unpacked::open(batch, PLAIN_BYTES_MAX).map_err(|error| self.damaged(&error))?;
+        let offsets = unpacked
+            .records()
+            .map(|record| record.map(|record| record.offset));
+        let offsets: Result<_, _> = offsets.collect();
+        offsets.map_err(|error| self.damaged(&error))
     }
 
     /// A batch in up to three, around the record that the target refuses.

@@ -511,3 +511,14 @@ fn timestamps_stay_as_they_are() {
     let records = records_of(&taken.ready[0].batch);
     assert_eq!(records, [(1, time_of(1)), (2, time_of(2))]);
 }
+
+#[test]
+fn a_header_that_claims_billions_of_records_costs_no_memory() {
+    let batch = Made::boasting(0, i32::MAX);
+    let mut intake = Intake::new(Offset(0), 0, up_to(70), None);
+    let mut taken = Taken::default();
+    let outcome = intake.take(answer([&batch]), Vec::new(), &mut taken);
+    let fault = outcome.expect_err("it has one");
+    assert!(fault.cause.contains("source offset 0"), "{fault}");
+    assert!(taken.ready.is_empty());
+}

@@ -13,6 +13,7 @@
 
 mod flow;
 mod pump;
+mod reading;
 mod told;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +29,7 @@ use kreplicator_wire::{
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    fetcher::{FetcherHandle, Occupied},
+    fetcher::Occupied,
     intake::{Doubt, Path},
     metrics::BatchMetrics,
     outlet::OutletHandle,
@@ -56,6 +57,8 @@ pub(super) enum Event {
     Overtaken,
     /// Begin again: the target refuses a record among others.
     Isolate,
+    /// Begin again: the source log was cut where nothing was copied yet.
+    Cut,
     /// The task cannot go on.
     Failed(Fault),
     /// The partition of the source begins after what is to be read, or ends before it.
@@ -113,6 +116,10 @@ struct State {
     broken: Option<exact::Reason>,
     /// What the target has refused, until it is delivered.
     doubt: Option<Doubt>,
+    /// What is read: the topic's id, kept until the checkpoint is reset.
+    source_topic: Option<TopicId>,
+    /// Where the source log was cut though more was copied; kept until the checkpoint is reset.
+    cut: Option<Offset>,
     log_start: Option<Offset>,
     log_end: Option<Offset>,
     moved_at: UnixMillis,
@@ -133,6 +140,9 @@ pub(super) struct Opening {
     pub(super) read_from: Offset,
     pub(super) skip_records: u64,
     pub(super) target_topic_id: Option<TopicId>,
+    /// No checkpoint of this engine tells of what was copied before: a new task, or one that somebody has
+    /// reset.
+    pub(super) is_reset: bool,
 }
 
 /// Which cluster.
@@ -180,6 +190,8 @@ impl Lane {
                 path: None,
                 broken: None,
                 doubt: None,
+                source_topic: None,
+                cut: None,
                 log_start: None,
                 log_end: None,
                 moved_at: now,
@@ -203,7 +215,11 @@ impl Lane {
         state.mode = Some(opening.sender.mode());
         let share = self.shared.budget.share();
         let doubt = state.doubt;
+        let cut = state.cut_before(&opening);
         state.flow = Some(Flow::new(opening, share, &self.spec, doubt));
+        if let Some(fault) = cut {
+            self.fail_locked(&mut state, fault);
+        }
     }
 
     /// Stops to flow: what is outstanding is forgotten. Gives the number of records that may still
@@ -243,23 +259,6 @@ impl Lane {
         flow.is_none_or(|flow| flow.sender.oldest().is_none())
     }
 
-    /// Where the source is to be read from; None: not at all.
-    pub(super) fn reading_at(&self) -> Option<Next> {
-        let state = self.lock();
-        let flow = state.flow.as_ref().filter(|flow| flow.wants_more())?;
-        Some(flow.next())
-    }
-
-    /// The fetcher that reads for the lane; told to go on when there is room.
-    pub(super) fn set_fetcher(&self, fetcher: FetcherHandle) {
-        if let Some(flow) = self.lock().flow.as_mut()
-            && let Some(before) = flow.fetcher.replace(fetcher.clone())
-            && !before.is_same(&fetcher)
-        {
-            before.stop(&self.source);
-        }
-    }
-
     /// The way to the target partition's leader.
     pub(super) fn set_outlet(self: &Arc<Self>, outlet: OutletHandle) {
         let mut state = self.lock();
@@ -285,12 +284,12 @@ impl Lane {
         state.log_start = fetched.log_start.or(state.log_start);
         state.log_end = fetched.last_stable_offset.or(state.log_end);
         self.trouble_locked(&mut state, Side::Source, None);
-        let Some(flow) = state.flow.as_mut() else {
+        if let Some(flow) = state.flow.as_mut() {
+            flow.turned_away = 0;
+        }
+        let Some(flow) = state.flow.as_mut().filter(|flow| !flow.is_over()) else {
             return Next::Gone;
         };
-        if flow.draining || flow.failed {
-            return Next::Gone;
-        }
         if fetched.offset != flow.intake.position() || flow.backlog.is_some() {
             return flow.next();
         }
@@ -298,13 +297,7 @@ impl Lane {
         flow.backlog = Some((fetched, occupied));
         self.take_backlog(&mut state);
         self.pump(&mut state);
-        let Some(flow) = state.flow.as_mut() else {
-            return Next::Gone;
-        };
-        if flow.draining || flow.failed {
-            return Next::Gone;
-        }
-        flow.next()
+        state.flow.as_ref().map_or(Next::Gone, Flow::next)
     }
 
     /// The source partition's reader met trouble that stops this task.

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::batches::{
-    fetcher::tests::{FakeFetcher, Told},
+    fetcher::{
+        Place,
+        tests::{FakeFetcher, Told},
+    },
     testkit::{BASE_TIME, Made, PRODUCER, Rig, RigMade, damaged as damage, offsets_of},
 };
 use crate::{batches::outlet::Item, fault::Kind};
@@ -103,12 +106,23 @@ fn no_more_than_five_are_out_and_nothing_overtakes() {
 }
 
 #[test]
+fn c102_a_lane_whose_fetcher_has_ended_while_it_had_no_room_asks_for_another() {
+    let rig = Rig::running(tight());
+    rig.fetch(&[wide(0), wide(1)]);
+    assert_eq!(rig.fetch(&[wide(2), wide(3)]), Next::Pause);
+    rig.with_fetcher(FakeFetcher::end);
+    rig.sent().iter().for_each(ack);
+    let events = rig.events();
+    assert!(events.contains(&Event::Read(Offset(4))), "{events:?}");
+}
+
+#[test]
 fn c025_a_full_share_pauses_the_source_and_acknowledgements_let_it_go_on() {
     let rig = Rig::running(tight());
     assert!(matches!(rig.fetch(&[wide(0), wide(1)]), Next::Read { .. }));
     assert_eq!(rig.fetch(&[wide(2), wide(3)]), Next::Pause);
     assert!(rig.with_fetcher(|fetcher| fetcher.occupied_bytes()) > 0);
-    assert_eq!(rig.lane.reading_at(), None);
+    assert_eq!(rig.lane.reading_at(), Next::Pause);
     // What is asked for meanwhile is not taken.
     assert_eq!(rig.fetch(&[wide(2)]), Next::Pause);
 
@@ -161,6 +175,30 @@ fn c107_an_answer_larger_than_any_share_is_a_fault_that_names_the_budget() {
 }
 
 #[test]
+fn c107_what_can_never_be_held_any_more_is_a_fault_even_after_it_had_to_wait() {
+    let rig = Rig::running(tight());
+    rig.fetch(&[wide(0), wide(1)]);
+    // The fetcher has no room either: the answer is let go.
+    let part = rig.with_fetcher(|fetcher| fetcher.occupy(64 << 20));
+    let large = Made::dense(2, 1).values_of(2_500).batch();
+    assert_eq!(rig.fetch([&large]), Next::Pause);
+    assert_eq!(
+        rig.with_fetcher(|fetcher| fetcher.occupied_bytes()),
+        64 << 20
+    );
+    // More memory is reserved by others meanwhile.
+    let others: Vec<_> = (0..8).map(|_| rig.budget.reserve()).collect();
+    rig.lane.tick();
+    assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Resume]);
+    rig.fetch([&large]);
+    let events = rig.events();
+    let is_memory =
+        |event: &Event| matches!(event, Event::Failed(fault) if fault.kind == Kind::Memory);
+    assert!(events.iter().any(is_memory), "{events:?}");
+    drop((part, others));
+}
+
+#[test]
 fn a_drain_sends_no_more_than_the_sender_holds_and_passes_nothing() {
     let rig = Rig::running(RigMade::default());
     let batches: Vec<_> = (0..7).map(|number| batch(number * 2, 2)).collect();
@@ -169,7 +207,7 @@ fn a_drain_sends_no_more_than_the_sender_holds_and_passes_nothing() {
     assert_eq!(sent.len(), 5);
     assert!(!rig.lane.drain());
     assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Stop]);
-    assert_eq!(rig.lane.reading_at(), None);
+    assert_eq!(rig.lane.reading_at(), Next::Gone);
     for item in &sent {
         assert!(!rig.events().contains(&Event::Settled));
         ack(item);
@@ -427,9 +465,9 @@ fn c038_without_a_lease_it_goes_on_until_another_owner_is_ahead() {
 fn another_fetcher_takes_over_from_the_one_before() {
     let rig = Rig::running(RigMade::default());
     let (mut other, handle) = FakeFetcher::new();
-    handle.read(&rig.lane, None, None);
+    assert!(handle.read(&rig.lane, Place::default()));
     assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Stop]);
-    handle.read(&rig.lane, None, None);
+    assert!(handle.read(&rig.lane, Place::default()));
     assert_eq!(other.told(), [Told::Read, Told::Read]);
 }
 
@@ -570,4 +608,63 @@ fn a_drain_asks_again_for_what_has_given_way_to_it() {
         matches!(&events[..], [Event::FindTarget | Event::AskTarget]),
         "{events:?}"
     );
+}
+
+#[test]
+fn a_source_topic_that_was_made_anew_is_a_fault_until_the_checkpoint_is_reset() {
+    let (old, new) = (TopicId::from_u128(1), TopicId::from_u128(2));
+    let rig = Rig::running(RigMade::default());
+    assert!(rig.lane.reads_topic(Some(old)));
+    rig.fetch(&[batch(0, 3)]);
+    ack_all(&rig);
+    assert!(rig.lane.reads_topic(None), "an old broker does not tell");
+    assert!(rig.lane.reads_topic(Some(old)));
+    // The task is tried again.
+    for _ in 0..2 {
+        assert!(!rig.lane.reads_topic(Some(new)));
+        let events = rig.events();
+        let Some(Event::Failed(fault)) = events.last() else {
+            panic!("{events:?}");
+        };
+        assert_eq!(fault.kind, Kind::Truncated);
+        assert!(fault.cause.contains("up to 3"), "{fault}");
+        assert!(fault.cause.contains("reset the checkpoint"), "{fault}");
+        assert_eq!(rig.lane.reading_at(), Next::Gone);
+        rig.lane.close();
+        rig.open_at(3);
+    }
+    rig.lane.close();
+    rig.reopen(Offset(0), true);
+    assert!(rig.lane.reads_topic(Some(new)));
+    assert!(rig.events().is_empty());
+}
+
+#[test]
+fn a_source_log_that_was_cut_where_nothing_was_copied_is_read_again() {
+    let rig = Rig::running(RigMade::default());
+    let batches: Vec<_> = (0..7).map(|number| batch(number * 2, 2)).collect();
+    rig.fetch(&batches);
+    assert_eq!(rig.sent().len(), 5, "up to offset 10");
+    rig.lane.cut_off(Offset(10));
+    assert_eq!(rig.events(), [Event::Cut]);
+    let cause = rig.lane.status().cause;
+    assert!(cause.contains("cut at 10"), "{cause}");
+}
+
+#[test]
+fn a_source_log_that_was_cut_below_what_was_copied_is_a_fault_even_when_it_has_grown_again() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 5), batch(5, 5)]);
+    assert_eq!(rig.sent().len(), 2);
+    // Nothing is acknowledged; both may be at the target.
+    rig.lane.cut_off(Offset(7));
+    let expected = Event::Failed(Fault::truncated(Offset(10), Offset(7)));
+    assert_eq!(rig.events(), [expected]);
+    rig.lane.close();
+    rig.open_at(10);
+    let events = rig.events();
+    assert!(matches!(&events[..], [Event::Failed(_)]), "{events:?}");
+    rig.lane.close();
+    rig.reopen(Offset(10), true);
+    assert!(rig.events().is_empty());
 }

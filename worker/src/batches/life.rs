@@ -19,6 +19,7 @@ use super::{
     commits::Commits,
     ends,
     lane::{Event, Lane, Side},
+    link::Lifeline,
     source::Source,
     start::Starter,
     target::Outlets,
@@ -56,6 +57,8 @@ pub(super) struct Parts {
     pub(super) outlets: Outlets,
     pub(super) commits: Commits,
     pub(super) cancel: CancellationToken,
+    /// Keeps what the task shares with others alive, even after the link has changed.
+    pub(super) _lifeline: Arc<Lifeline>,
 }
 
 /// One task's life.
@@ -313,6 +316,7 @@ impl Life {
                 Ok(Some(
                     Event::Failed(_)
                     | Event::Isolate
+                    | Event::Cut
                     | Event::NewLine(_)
                     | Event::Overtaken
                     | Event::Stopped(_),
@@ -378,6 +382,7 @@ async fn act(
             Some(End::Restart(restart))
         }
         Event::Isolate => Some(End::Isolate),
+        Event::Cut => Some(End::Again),
         Event::Overtaken => {
             warn!(task = %lane.spec.id, epoch = %lane.spec.epoch,
                 "another worker copies this task while this one is not registered; it is left to the other");

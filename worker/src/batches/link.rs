@@ -20,7 +20,7 @@ use super::{
     BatchConfig,
     commits::Commits,
     ends::{Group, Questions},
-    lane::{Lane, Shared},
+    lane::{Lane, Next, Shared},
     metrics::BatchMetrics,
     outlet::Patience,
     source::Source,
@@ -32,6 +32,8 @@ use crate::{
     fence::OwnershipFence, flow_metrics::LinkMetrics, lines::LineBook,
 };
 
+/// What is shown of a reader that stands still again and again.
+const STANDS_STILL: &str = "the source has more, but nothing comes; the reader is opened again";
 /// How often senders are told that time has passed.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -64,7 +66,13 @@ pub(super) struct Running {
     pub(super) outlets: Outlets,
     pub(super) commits: Commits,
     pub(super) lanes: Lanes,
-    /// Ends what was spawned for the link.
+    pub(super) lifeline: Arc<Lifeline>,
+}
+
+/// What was spawned for the tasks of a link lives until the last who holds this has let go: the link as it
+/// is declared now, and each task that was started while it was declared like this.
+#[derive(Debug)]
+pub(super) struct Lifeline {
     _end: DropGuard,
 }
 
@@ -146,7 +154,9 @@ impl Running {
             outlets,
             commits,
             lanes,
-            _end: cancel.drop_guard(),
+            lifeline: Arc::new(Lifeline {
+                _end: cancel.drop_guard(),
+            }),
         }
     }
 }
@@ -154,6 +164,12 @@ impl Running {
 /// The lanes of a link, as far as they still run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lanes(Arc<Mutex<Vec<Weak<Lane>>>>);
+
+/// Whether a lane wants what its source has before `end`. Its broker need not have been heard: what read
+/// for the lane may be gone.
+fn is_left_behind(lane: &Lane, end: Offset) -> bool {
+    matches!(lane.reading_at(), Next::Read { offset, .. } if offset < end)
+}
 
 /// What a look at a partition remembers for the next.
 #[derive(Debug, Clone, Copy)]
@@ -196,7 +212,7 @@ impl Lanes {
         loop {
             tokio::select! {
                 _ = tick.tick() => {
-                    let due = self.to_look_at(&mut seen, config.stall_after);
+                    let due = self.to_look_at(&mut seen, &reader, config.stall_after);
                     for lane in due {
                         if asked.insert(lane.number) {
                             let source = &source;
@@ -217,11 +233,12 @@ impl Lanes {
                     let is_still = seen
                         .get(&lane.number)
                         .is_some_and(|seen| seen.since.elapsed() >= config.stall_after);
-                    let is_behind = lane.position().is_some_and(|position| position < end);
-                    if is_still && is_behind && lane.is_read() {
+                    if is_still && is_left_behind(&lane, end) {
                         warn!(task = %lane.spec.id, "the reader stands still; it is opened again");
                         lane.shared.metrics.pokes.increment(1);
                         seen.remove(&lane.number);
+                        // A follower may stand still itself.
+                        lane.turned_away(STANDS_STILL, Instant::now());
                         reader.read(&lane);
                     }
                 }
@@ -230,11 +247,19 @@ impl Lanes {
     }
 
     /// Lanes whose logs nobody tells of or whose readers stand still, and where all are by now.
-    fn to_look_at(&self, seen: &mut BTreeMap<u64, Seen>, stall_after: Duration) -> Vec<Arc<Lane>> {
+    fn to_look_at(
+        &self,
+        seen: &mut BTreeMap<u64, Seen>,
+        reader: &Source,
+        stall_after: Duration,
+    ) -> Vec<Arc<Lane>> {
         let now = Instant::now();
         let mut before = std::mem::take(seen);
         let mut due = Vec::new();
         for lane in self.live() {
+            if lane.asks_anew(now) {
+                reader.read(&lane);
+            }
             let Some(position) = lane.position() else {
                 due.push(lane);
                 continue;
@@ -252,5 +277,21 @@ impl Lanes {
             }
         }
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batches::testkit::Rig;
+
+    #[test]
+    fn c102_a_reader_whose_broker_was_never_heard_is_opened_again_too() {
+        let rig = Rig::running(crate::batches::testkit::RigMade::default());
+        assert!(!rig.lane.is_read(), "no fetcher has told anything");
+        assert!(is_left_behind(&rig.lane, Offset(1)));
+        assert!(!is_left_behind(&rig.lane, Offset(0)), "there is no more");
+        rig.lane.close();
+        assert!(!is_left_behind(&rig.lane, Offset(1)), "it wants no more");
     }
 }

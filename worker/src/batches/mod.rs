@@ -2,7 +2,7 @@
 //!
 //! - [`BatchEngine`]: the engine. [`link`]: what tasks of one link share.
 //! - [`lane`]: one task on the data path. [`life`]: the same task over time. [`start`]: where it begins.
-//! - [`source`], [`fetcher`]: reading. [`target`], [`outlet`]: sending. [`commits`]: checkpoints.
+//! - [`source`], [`fetcher`], [`nearest`]: reading. [`target`], [`outlet`]: sending. [`commits`]: checkpoints.
 //! - [`intake`]: which batches pass, and which are written anew or dropped.
 //! - [`ends`], [`scan`]: questions to clusters.
 //!
@@ -22,6 +22,7 @@ mod lane;
 mod life;
 mod link;
 pub mod metrics;
+mod nearest;
 mod outlet;
 mod scan;
 mod source;
@@ -29,6 +30,8 @@ mod start;
 mod target;
 #[cfg(test)]
 mod testkit;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::BTreeMap,
@@ -190,6 +193,7 @@ impl Engine for BatchEngine {
             outlets: running.outlets.clone(),
             commits: running.commits.clone(),
             cancel: self.closing.clone(),
+            _lifeline: Arc::clone(&running.lifeline),
         });
         self.tracker.spawn(life.run());
         Arc::new(Task {

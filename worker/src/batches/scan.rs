@@ -229,7 +229,7 @@ pub(super) async fn count(
     scan(client, stretch, patience, |batch, verdict| {
         if verdict == Verdict::Keep {
             match records_within(batch, stretch.from, stretch.to) {
-                Ok(offsets) => counted += offsets.len() as u64,
+                Ok(offsets) => counted += offsets.count(),
                 Err(text) => fault = Some(unreadable(stretch, stretch.from, &text)),
             }
         }
@@ -258,11 +258,10 @@ pub(super) async fn after(
     scan(client, stretch, patience, |batch, verdict| {
         if verdict == Verdict::Keep {
             match records_within(batch, stretch.from, stretch.to) {
-                Ok(offsets) if offsets.len() as u64 >= left => {
-                    let index = usize::try_from(left - 1).unwrap_or(usize::MAX);
-                    found = offsets.get(index).map(|offset| Offset(offset + 1));
+                Ok(offsets) if offsets.count() >= left => {
+                    found = offsets.get(left - 1).map(|offset| Offset(offset + 1));
                 }
-                Ok(offsets) => left -= offsets.len() as u64,
+                Ok(offsets) => left -= offsets.count(),
                 Err(text) => fault = Some(unreadable(stretch, stretch.from, &text)),
             }
         }
@@ -272,12 +271,41 @@ pub(super) async fn after(
     fault.map_or(Ok(found), Err)
 }
 
+/// Offsets of records in order.
+#[derive(Debug, PartialEq, Eq)]
+enum Offsets {
+    /// All of `[from, to)`, as a header says: it may claim more than there is, so they are never listed.
+    Dense(i64, i64),
+    /// These, as they were read.
+    Listed(Vec<i64>),
+}
+
+impl Offsets {
+    fn count(&self) -> u64 {
+        match self {
+            Self::Dense(from, to) => to.abs_diff(*from),
+            Self::Listed(offsets) => offsets.len() as u64,
+        }
+    }
+
+    /// That of the record at an index from 0.
+    fn get(&self, index: u64) -> Option<i64> {
+        match self {
+            Self::Dense(from, to) => {
+                let offset = from.checked_add_unsigned(index)?;
+                (offset < *to).then_some(offset)
+            }
+            Self::Listed(offsets) => offsets.get(usize::try_from(index).ok()?).copied(),
+        }
+    }
+}
+
 /// Offsets of a batch's records in `[from, to)`.
-fn records_within(batch: &Batch, from: Offset, to: Offset) -> Result<Vec<i64>, String> {
+fn records_within(batch: &Batch, from: Offset, to: Offset) -> Result<Offsets, String> {
     let header = batch.header();
     let is_within = header.base_offset >= from.0 && header.next_offset() <= to.0;
     if is_within && batch.shape().is_dense() {
-        return Ok((header.base_offset..header.next_offset()).collect());
+        return Ok(Offsets::Dense(header.base_offset, header.next_offset()));
     }
     let unpacked = Unpacked::open(batch, PLAIN_BYTES_MAX).map_err(|error| error.to_string())?;
     let mut offsets = Vec::new();
@@ -287,7 +315,7 @@ fn records_within(batch: &Batch, from: Offset, to: Offset) -> Result<Vec<i64>, S
             offsets.push(offset);
         }
     }
-    Ok(offsets)
+    Ok(Offsets::Listed(offsets))
 }
 
 fn late(stretch: &Stretch, position: Offset, last: Option<&Error>) -> Fault {
@@ -307,4 +335,31 @@ fn unreadable(stretch: &Stretch, position: Offset, what: &str) -> Fault {
         Kind::Source,
         format!("offset {position} of {at} cannot be read: {what}"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batches::testkit::Made;
+
+    #[test]
+    fn what_a_header_claims_is_counted_and_never_listed() {
+        let batch = Made::boasting(10, i32::MAX);
+        let end = Offset(10 + i64::from(i32::MAX));
+        let offsets = records_within(&batch, Offset(0), end).expect("not opened");
+        assert_eq!(offsets, Offsets::Dense(10, end.0));
+        assert_eq!(offsets.count(), u64::from(i32::MAX.unsigned_abs()));
+        assert_eq!(offsets.get(0), Some(10));
+        assert_eq!(offsets.get(offsets.count() - 1), Some(end.0 - 1));
+        assert_eq!(offsets.get(offsets.count()), None);
+    }
+
+    #[test]
+    fn a_batch_that_reaches_over_the_stretch_is_read_for_what_lies_within() {
+        let batch = Made::dense(10, 5).batch();
+        let offsets = records_within(&batch, Offset(12), Offset(14)).expect("sound");
+        assert_eq!(offsets, Offsets::Listed(vec![12, 13]));
+        assert_eq!((offsets.count(), offsets.get(1)), (2, Some(13)));
+        assert_eq!(offsets.get(2), None);
+    }
 }

@@ -1,7 +1,11 @@
 //! The source of a link: one fetcher for each broker that leads anything, and the task that finds out
 //! which that is.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use kreplicator_wire::{
@@ -16,8 +20,9 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     ends,
-    fetcher::{Fetcher, FetcherHandle},
-    lane::{Lane, Side},
+    fetcher::{Fetcher, FetcherHandle, Place},
+    lane::{Lane, Next, Side},
+    nearest::Way,
 };
 use crate::{budget::Budget, fault::Kind};
 
@@ -50,6 +55,7 @@ impl Source {
             tracker: tracker.clone(),
             homeless: homeless.downgrade(),
             fetchers: HashMap::new(),
+            looked_for: HashSet::new(),
         };
         tracker.spawn(router.run(lanes));
         Self { homeless }
@@ -68,7 +74,10 @@ struct Router {
     budget: Arc<Budget>,
     tracker: TaskTracker,
     homeless: mpsc::WeakUnboundedSender<Arc<Lane>>,
-    fetchers: HashMap<BrokerId, FetcherHandle>,
+    /// By broker, and whether it is told our rack.
+    fetchers: HashMap<(BrokerId, bool), FetcherHandle>,
+    /// Numbers of the lanes whose leader is being asked for.
+    looked_for: HashSet<u64>,
 }
 
 impl Router {
@@ -77,12 +86,25 @@ impl Router {
         loop {
             tokio::select! {
                 lane = lanes.recv() => match lane {
-                    Some(lane) => looking.push(find(self.client.clone(), lane)),
+                    // Whoever is looked for already is read from where it says by then.
+                    Some(lane) => if self.looked_for.insert(lane.number) {
+                        looking.push(find(self.client.clone(), lane));
+                    },
                     None => return,
                 },
-                Some(found) = looking.next(), if !looking.is_empty() => {
-                    if let Some((lane, leader, topic_id)) = found {
-                        self.assign(&lane, leader, topic_id);
+                Some((lane, found)) = looking.next(), if !looking.is_empty() => {
+                    match found {
+                        Some((leader, topic_id)) => {
+                            self.looked_for.remove(&lane.number);
+                            self.assign(&lane, leader, topic_id);
+                        }
+                        // It was opened again after it was given up.
+                        None if lane.reading_at() != Next::Gone => {
+                            looking.push(find(self.client.clone(), lane));
+                        }
+                        None => {
+                            self.looked_for.remove(&lane.number);
+                        }
                     }
                 }
             }
@@ -90,37 +112,62 @@ impl Router {
     }
 
     fn assign(&mut self, lane: &Arc<Lane>, leader: Leader, topic_id: Option<TopicId>) {
-        self.fetchers.retain(|_, fetcher| fetcher.is_alive());
-        let fetcher = match self.fetchers.get(&leader.broker) {
-            Some(fetcher) => fetcher.clone(),
-            None => {
-                let Some(homeless) = self.homeless.upgrade() else {
-                    return;
-                };
-                let (fetcher, handle) = Fetcher::new(
-                    self.client.clone(),
-                    leader.broker,
-                    Purpose::Fetch(self.number),
-                    self.rack.clone(),
-                    self.budget.reserve(),
-                    homeless.downgrade(),
-                );
-                self.tracker.spawn(fetcher.run());
-                self.fetchers.insert(leader.broker, handle.clone());
-                handle
-            }
+        let is_listed = |broker| self.client.nodes().iter().any(|node| node.id == broker);
+        let Some(way) = lane.way(leader.broker, is_listed, Instant::now()) else {
+            return;
         };
-        fetcher.read(lane, topic_id, leader.epoch);
+        let place = Place {
+            topic_id,
+            leader_epoch: leader.epoch,
+            is_follower: way.is_follower,
+        };
+        self.fetchers.retain(|_, fetcher| fetcher.is_alive());
+        // Without a rack all ways to a broker are one.
+        let tells_rack = way.tells_rack && self.rack.is_some();
+        let key = (way.broker, tells_rack);
+        let is_taken = |fetcher: &FetcherHandle| fetcher.read(lane, place);
+        if self.fetchers.get(&key).is_some_and(is_taken) {
+            return;
+        }
+        let fetcher = self.spawn(Way { tells_rack, ..way });
+        let is_taken = is_taken(&fetcher);
+        debug_assert!(is_taken, "a fetcher has ended that nobody has left");
+        self.fetchers.insert(key, fetcher);
+    }
+
+    fn spawn(&self, way: Way) -> FetcherHandle {
+        // A broker answers one question of a connection at a time.
+        let connection = self.number.wrapping_mul(2);
+        let connection = connection.wrapping_add(u32::from(way.tells_rack));
+        let (fetcher, handle) = Fetcher::new(
+            self.client.clone(),
+            way.broker,
+            Purpose::Fetch(connection),
+            self.rack.clone().filter(|_| way.tells_rack),
+            self.budget.fetcher(),
+            self.homeless.clone(),
+        );
+        self.tracker.spawn(fetcher.run());
+        handle
     }
 }
 
+/// The leader of a partition, and the topic's id.
+type Found = (Leader, Option<TopicId>);
+
 /// The leader of a lane's partition; None: nobody wants to know any more.
-async fn find(
-    client: ClusterClient,
-    lane: Arc<Lane>,
-) -> Option<(Arc<Lane>, Leader, Option<TopicId>)> {
+async fn find(client: ClusterClient, lane: Arc<Lane>) -> (Arc<Lane>, Option<Found>) {
+    // Who was turned away again and again takes time.
+    sleep(lane.pause(rand::random())).await;
+    let found = leader_of(&client, &lane).await;
+    (lane, found)
+}
+
+async fn leader_of(client: &ClusterClient, lane: &Lane) -> Option<Found> {
     loop {
-        lane.reading_at()?;
+        if lane.reading_at() == Next::Gone {
+            return None;
+        }
         let deadline = Instant::now() + LEADER_TIME;
         let at = &lane.source;
         let found = match client.leader(at, deadline).await {
@@ -131,13 +178,14 @@ async fn find(
             Err(fault) => Err(fault),
         };
         match found {
-            Ok((leader, topic_id)) => return Some((lane, leader, topic_id)),
+            Ok((_, topic_id)) if !lane.reads_topic(topic_id) => return None,
+            Ok(found) => return Some(found),
             Err(fault) if fault.is_retryable() => {
                 lane.trouble(Side::Source, Some(&fault.to_string()));
                 sleep(AGAIN_AFTER).await;
             }
             Err(fault) => {
-                lane.fail(ends::fault(Kind::Source, &client, &fault));
+                lane.fail(ends::fault(Kind::Source, client, &fault));
                 return None;
             }
         }

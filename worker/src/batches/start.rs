@@ -324,6 +324,7 @@ impl Starter {
                 read_from: resume.place.offset,
                 skip_records: resume.skip_records,
                 target_topic_id: facts.target_topic_id,
+                is_reset: facts.checkpoint.is_none_or(|place| place.counted.is_none()),
             },
             gap: facts.gap(),
         }

@@ -16,7 +16,7 @@ use kreplicator_batch::{
 };
 
 pub(super) use broker::FakeBroker;
-pub(super) use rig::{BASE_TIME, Made as RigMade, PRODUCER, Rig};
+pub(super) use rig::{BASE_TIME, Made as RigMade, PRODUCER, Rig, Shutter};
 
 /// More than any test writes.
 pub(super) const PLENTY: usize = 1 << 24;
@@ -53,6 +53,21 @@ impl Made {
             leader_epoch: 7,
             value_bytes: 10,
         }
+    }
+
+    /// One record under a header that claims so many.
+    pub(super) fn boasting(base: i64, records: i32) -> Batch {
+        let made = Self::dense(base, 1).compressed(Compression::Lz4);
+        let one = made.batch();
+        let header = BatchHeader {
+            record_count: records,
+            ..*one.header()
+        };
+        let made = Self {
+            last_delta: records - 1,
+            ..made
+        };
+        made.stored(header, &one.payload())
     }
 
     /// The end of a transaction.

@@ -16,6 +16,7 @@ use crate::{
     batches::{
         fetcher::{FetcherHandle, Occupied},
         intake::{self, Doubt, Intake, Path, Ready},
+        nearest::Nearest,
         outlet::OutletHandle,
     },
     budget::Share,
@@ -52,6 +53,10 @@ pub(super) struct Flow {
     pub(super) starved: Option<u64>,
     pub(super) share: Share,
     pub(super) fetcher: Option<FetcherHandle>,
+    /// Which replica is read.
+    pub(super) nearest: Nearest,
+    /// How often in a row a broker gave nothing, or named another one.
+    pub(super) turned_away: u32,
     pub(super) outlet: Option<OutletHandle>,
     pub(super) target_topic_id: Option<TopicId>,
     /// Number of the way to the target; what belongs to an earlier one is passed over.
@@ -103,6 +108,7 @@ impl Flow {
             read_from,
             skip_records,
             target_topic_id,
+            is_reset: _,
         } = opening;
         Self {
             sender,
@@ -114,6 +120,8 @@ impl Flow {
             starved: None,
             share,
             fetcher: None,
+            nearest: Nearest::Asking,
+            turned_away: 0,
             outlet: None,
             target_topic_id,
             way: 0,
@@ -130,16 +138,17 @@ impl Flow {
         }
     }
 
-    pub(super) fn wants_more(&self) -> bool {
-        let is_stopped = self.draining
-            || self.failed
-            || self.fault_ahead.is_some()
-            || self.source_lost.is_some();
-        !is_stopped && self.backlog.is_none() && self.starved.is_none()
+    /// Whether nothing is read for it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.draining || self.failed
     }
 
     pub(super) fn next(&self) -> Next {
-        if !self.wants_more() {
+        if self.is_over() {
+            return Next::Gone;
+        }
+        let ends_ahead = self.fault_ahead.is_some() || self.source_lost.is_some();
+        if ends_ahead || self.backlog.is_some() || self.starved.is_some() {
             return Next::Pause;
         }
         Next::Read {

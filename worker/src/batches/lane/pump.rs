@@ -10,7 +10,7 @@ use kreplicator_model::{
 };
 use tokio::time::Instant;
 
-use super::{Event, Lane, State, flow::Flow};
+use super::{Event, Lane, Next, State, flow::Flow};
 use crate::{
     batches::{fetcher::FetcherHandle, intake::Taken, outlet::Item},
     budget::Grant,
@@ -231,13 +231,15 @@ impl Lane {
             }
             return;
         }
-        if let Some(bytes) = flow.starved
-            && flow.share.take(bytes) == Grant::Granted
-        {
-            flow.share.give(bytes);
-            flow.starved = None;
-            if let Some(fetcher) = &flow.fetcher {
-                fetcher.resume(self);
+        if let Some(bytes) = flow.starved {
+            let grant = flow.share.take(bytes);
+            if grant == Grant::Granted {
+                flow.share.give(bytes);
+            }
+            // What can never be held is read once more to say what it is.
+            if grant != Grant::NotNow {
+                flow.starved = None;
+                self.read_on(flow);
             }
         }
         if flow.backlog.is_some() {
@@ -246,11 +248,24 @@ impl Lane {
                 return;
             };
             if flow.backlog.is_none() && !flow.failed {
-                if let Some(fetcher) = &flow.fetcher {
-                    fetcher.resume(self);
-                }
+                self.read_on(flow);
                 self.pump(state);
             }
+        }
+    }
+
+    /// There is room again: the fetcher reads on, or, when it has ended, another one is looked for.
+    fn read_on(self: &Arc<Self>, flow: &mut Flow) {
+        if !matches!(flow.next(), Next::Read { .. }) {
+            return;
+        }
+        let is_told = flow
+            .fetcher
+            .as_ref()
+            .is_some_and(|fetcher| fetcher.resume(self));
+        if !is_told {
+            flow.fetcher = None;
+            self.tell(Event::Read(flow.intake.position()));
         }
     }
 

@@ -175,7 +175,7 @@ impl World {
 
     fn fetch(&mut self, count: usize) {
         let position = self.rig.lane.position().expect("open").0;
-        if !self.is_read || self.rig.lane.reading_at().is_none() {
+        if !self.is_read || !matches!(self.rig.lane.reading_at(), Next::Read { .. }) {
             return;
         }
         let ahead = self

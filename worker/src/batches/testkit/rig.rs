@@ -151,9 +151,14 @@ impl Rig {
 
     /// Begins at a source offset; as many records are at the target.
     pub(in crate::batches) fn open_at(&self, offset: i64) {
+        self.reopen(Offset(offset), false);
+    }
+
+    /// The same; `is_reset`: no checkpoint tells what was copied before.
+    pub(in crate::batches) fn reopen(&self, offset: Offset, is_reset: bool) {
         let worker = WorkerId::new("w").expect("legal");
         let place = Place {
-            offset: Offset(offset),
+            offset,
             count: Count(0),
             target_end: Offset(0),
         };
@@ -169,9 +174,10 @@ impl Rig {
         self.lane.open(Opening {
             sender: Sender::new(BatchConfig::new(worker).sender, start, now),
             producer: PRODUCER,
-            read_from: Offset(offset),
+            read_from: offset,
             skip_records: 0,
             target_topic_id: None,
+            is_reset,
         });
         self.lane
             .set_fetcher(self.with_around(|around| around.handle.clone()));
@@ -203,7 +209,12 @@ impl Rig {
 
     pub(in crate::batches) fn fetch_bytes(&self, offset: Offset, records: bytes::Bytes) -> Next {
         let occupied = self.with_around(|around| around.fetcher.occupy(records.len()));
-        let fetched = Fetched {
+        self.lane.fetched(self.answer(offset, records), occupied)
+    }
+
+    /// An answer of the source, as the wire tells it.
+    pub(in crate::batches) fn answer(&self, offset: Offset, records: bytes::Bytes) -> Fetched {
+        Fetched {
             partition: self.lane.source.clone(),
             offset,
             code: Code::NONE,
@@ -215,8 +226,7 @@ impl Rig {
             diverging: None,
             leader: None,
             records,
-        };
-        self.lane.fetched(fetched, occupied)
+        }
     }
 
     /// What the lane told its life since the last call.
