@@ -42,7 +42,7 @@ store: ## the harness itself, and the metadata store on a real etcd with faults
 	.ci/tier.sh store 6 --package kreplicator-tests --lib --test 'component_store_*'
 
 component: ## one adapter at a time on real Kafka
-	.ci/tier.sh component 1 --package kreplicator-tests --test 'component_[!s]*'
+	.ci/tier.sh component 2 --package kreplicator-tests --test 'component_[!s]*'
 
 e2e: built ## the whole system on real brokers
 	.ci/tier.sh e2e 1 --package kreplicator-tests --test 'e2e_*'

@@ -628,7 +628,7 @@ fn a_source_topic_that_was_made_anew_is_a_fault_until_the_checkpoint_is_reset() 
         };
         assert_eq!(fault.kind, Kind::Truncated);
         assert!(fault.cause.contains("up to 3"), "{fault}");
-        assert!(fault.cause.contains("reset the checkpoint"), "{fault}");
+        assert!(fault.cause.contains("--reset-offsets"), "{fault}");
         assert_eq!(rig.lane.reading_at(), Next::Gone);
         rig.lane.close();
         rig.open_at(3);
