@@ -173,7 +173,7 @@ fn topics_flow_as_declared_and_survive_a_restart() {
     let path = declare(", returns");
     let refused = standalone.ask(&["apply", "-f", &path]);
     assert_eq!(refused.code, Some(4), "{}", refused.stderr);
-    let line = "links.yaml:9:22: subscription east-west/returns: ";
+    let line = "links.yaml:10:22: subscription east-west/returns: ";
     assert!(refused.stderr.contains(line), "{}", refused.stderr);
     let pending = standalone.ask(&["apply", "-f", &path, "--dry-run", "--allow-missing"]);
     assert_eq!(pending.code, Some(10), "{}", pending.stderr);

@@ -72,6 +72,7 @@ fn clusters() -> Vec<clusters::Cluster> {
 fn links() -> Vec<links::Link> {
     let info = v1::LinkInfo {
         link: Some(v1::Link {
+            engine: v1::Engine::Records.into(),
             id: "east-west".to_owned(),
             source: "east".to_owned(),
             target: "west".to_owned(),

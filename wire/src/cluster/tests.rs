@@ -368,13 +368,11 @@ async fn a_topic_that_is_gone_keeps_no_other_commit_from_being_told() {
     // One that does not pass until the deadline takes nothing away from the others either.
     let short = Instant::now() + Duration::from_millis(300);
     let done = client.commit_offsets("copy", &commits(3), short).await;
-    let told: Vec<_> = done.values().map(code).collect();
-    let expected = [
-        None,
-        Some(Code::UNKNOWN_TOPIC_OR_PARTITION),
-        Some(Code::COORDINATOR_LOAD_IN_PROGRESS),
-    ];
-    assert_eq!(told, expected);
+    let done: Vec<_> = done.into_values().collect();
+    assert!(done[0].is_ok(), "{done:?}");
+    assert_eq!(code(&done[1]), Some(Code::UNKNOWN_TOPIC_OR_PARTITION));
+    // By its code, or because the time was over in the middle of another attempt.
+    assert!(done[2].is_err(), "{done:?}");
 }
 
 #[tokio::test]
