@@ -88,6 +88,8 @@ pub struct WorkerView {
     pub address: String,
     /// Has a lease.
     pub live: bool,
+    /// Its present registration; empty without a lease.
+    pub incarnation: String,
     /// Told to stop, by itself or by an operator.
     pub draining: bool,
     /// Its lease is gone and its tasks were given up or are about to be.

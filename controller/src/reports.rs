@@ -294,10 +294,14 @@ impl View<'_> {
         (silent > self.limits.stale_after).then_some(silent)
     }
 
-    /// When a worker was heard last, and how often it means to be; None: it never was.
+    /// When a worker was heard last under this registration, and how often it means to be; None: it never
+    /// was.
     #[must_use]
-    pub fn heard(&self, worker: &WorkerId) -> Option<Heard> {
+    pub fn heard(&self, worker: &WorkerId, incarnation: &str) -> Option<Heard> {
         let worker = self.table.workers.get(worker)?;
+        if worker.incarnation != incarnation {
+            return None;
+        }
         Some(Heard {
             silent: self.now.saturating_duration_since(worker.received_at),
             interval: worker.heartbeat,

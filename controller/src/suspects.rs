@@ -43,7 +43,10 @@ pub(crate) async fn listen(
             let fleet = fleet.borrow();
             let view = reports.view(now);
             let live = fleet.workers.iter().filter(|(_, worker)| worker.live);
-            let heard = live.filter_map(|(id, _)| Some((id.clone(), view.heard(id)?)));
+            let heard = live.filter_map(|(id, worker)| {
+                let heard = view.heard(id, &worker.incarnation)?;
+                Some((id.clone(), heard))
+            });
             heard.collect::<BTreeMap<_, _>>()
         };
         let found = suspicion.step(now - base, &workers);

@@ -105,6 +105,7 @@ pub(super) fn fleet(topics: &[&str]) -> FleetState {
     let live = WorkerView {
         address: String::new(),
         live: true,
+        incarnation: "i1".to_owned(),
         draining: false,
         lost: false,
         version: String::new(),

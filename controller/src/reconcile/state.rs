@@ -132,6 +132,9 @@ fn workers(
                     .map(|live| live.address.clone())
                     .unwrap_or_default(),
                 live: registered.is_some(),
+                incarnation: registered
+                    .map(|live| live.incarnation.clone())
+                    .unwrap_or_default(),
                 draining: says_so || facts.book.drains.contains(id),
                 lost: facts.verdict.lost.contains(id),
                 version: registered

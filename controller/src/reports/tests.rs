@@ -32,6 +32,7 @@ fn fleet(partitions: i32) -> FleetState {
     let live = WorkerView {
         address: String::new(),
         live: true,
+        incarnation: "i1".to_owned(),
         draining: false,
         lost: false,
         version: String::new(),
@@ -213,4 +214,30 @@ async fn names_that_are_none_are_refused() {
     );
     assert_eq!(reports.view(Instant::now()).tasks_kept(), 0);
     assert_eq!(reports.view(Instant::now()).dropped_total(), 1);
+}
+
+/// A worker that has just registered was not silent before: what it said under its last registration is
+/// another matter.
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_heard_under_its_registration_only() {
+    let fleet = fleet(1);
+    let reports = Reports::new(Limits::default());
+    let worker = worker_id(WORKER);
+    let heard = |incarnation: &str| {
+        let view = reports.view(Instant::now());
+        view.heard(&worker, incarnation)
+    };
+    assert_eq!(heard("i1"), None);
+    let beating = v1::WorkerReport {
+        heartbeat_interval_ms: 250,
+        ..report(WORKER, true, Vec::new())
+    };
+    reports.accept(Instant::now(), reports.open_stream(), beating, &fleet);
+    advance(Duration::from_secs(4)).await;
+    let expected = Heard {
+        silent: Duration::from_secs(4),
+        interval: Duration::from_millis(250),
+    };
+    assert_eq!(heard("i1"), Some(expected));
+    assert_eq!(heard("i2"), None);
 }

@@ -130,6 +130,7 @@ pub(crate) fn live_worker() -> WorkerView {
     WorkerView {
         address: "127.0.0.1:1".to_owned(),
         live: true,
+        incarnation: "i1".to_owned(),
         draining: false,
         lost: false,
         version: "1.2.3".to_owned(),
