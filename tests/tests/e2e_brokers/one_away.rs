@@ -68,6 +68,7 @@ async fn one_away(stage: &mut Stage) -> Result<()> {
     // lost ones, and so does what is sent after them over the same connection.
     stage.three.stop(away).await?;
     let stopped = Instant::now();
+    println!("stopping took {:?}", start.elapsed());
     sleep(settings::length(
         Duration::from_secs(12),
         Duration::from_secs(60),

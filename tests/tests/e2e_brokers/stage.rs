@@ -221,14 +221,25 @@ impl Stage {
         start: Instant,
         allowed: &BTreeMap<Lane, Duration>,
     ) -> Result<()> {
-        let pauses = self.tail.pauses(allowed.keys(), &(start..Instant::now()));
-        for (lane, pause) in &pauses {
-            let limit = allowed[lane];
-            ensure!(
-                *pause <= limit,
-                "{lane:?} paused for {pause:?}, allowed are {limit:?}; all: {pauses:?}"
-            );
-        }
+        let pauses = self
+            .tail
+            .pauses_at(allowed.keys(), &(start..Instant::now()));
+        let told: Vec<String> = pauses
+            .iter()
+            .map(|((topic, partition), pause)| {
+                let at = pause.from - start;
+                format!("{topic}/{partition}: {:.2?} at {at:.1?}", pause.length)
+            })
+            .collect();
+        let told = told.join(", ");
+        println!("longest pauses: {told}");
+        let too_long = pauses
+            .iter()
+            .find(|(lane, pause)| pause.length > allowed[*lane]);
+        ensure!(
+            too_long.is_none(),
+            "{too_long:?} is longer than allowed; all: {told}"
+        );
         Ok(())
     }
 

@@ -4,6 +4,8 @@
 //! up nobody else; the answer that there was no room for stays with the lane, and the next answers are
 //! asked for smaller by as much.
 
+mod busy;
+
 use std::{
     collections::HashMap,
     sync::{
@@ -28,6 +30,7 @@ use tokio::{
 };
 use tracing::debug;
 
+use self::busy::Busy;
 use super::{
     ends,
     lane::{Lane, Next, Side},
@@ -203,6 +206,7 @@ pub(super) struct Fetcher {
     settings: Settings,
     lanes: HashMap<TopicPartition, Reading>,
     paused: usize,
+    busy: Busy,
     grown_at: Instant,
     failures: u32,
     /// Trouble of lanes is over with the next answer, which says nothing of those without news.
@@ -250,6 +254,7 @@ impl Fetcher {
             settings,
             lanes: HashMap::new(),
             paused: 0,
+            busy: Busy::new(Instant::now()),
             grown_at: Instant::now(),
             failures: 0,
             clears_trouble: false,
@@ -371,6 +376,8 @@ impl Fetcher {
                 if std::mem::take(&mut reading.is_paused) {
                     self.paused -= 1;
                 }
+                let part = self.busy.part(self.room.whole(), ROOM_MIN);
+                let bytes_max = bytes_max.min(i32::try_from(part).unwrap_or(i32::MAX));
                 let position = Position {
                     offset,
                     leader_epoch: reading.place.leader_epoch,
@@ -449,6 +456,9 @@ impl Fetcher {
                 self.forget(&at);
                 self.send_away(lane);
             } else {
+                if !fetched.records.is_empty() {
+                    self.busy.note(reading.lane.number, Instant::now());
+                }
                 // A small slice would keep the whole answer in memory for as long as it waits.
                 if fetched.records.len() * 2 < whole {
                     fetched.records = Bytes::copy_from_slice(&fetched.records);
