@@ -13,7 +13,7 @@ use kreplicator_worker::engine::{Delivery, Stopped, TaskSpec, Weakness};
 use crate::{
     bench::{Rec, caught_up, context, fill, quick, read, spec, topic_pair, values},
     engine::{engine_with, lines},
-    suite::commit,
+    suite::positions::commit,
 };
 
 fn owned(topic: &str, epoch: u64) -> TaskSpec {

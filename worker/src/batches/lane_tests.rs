@@ -13,8 +13,12 @@ use crate::batches::{
 };
 use crate::{batches::outlet::Item, fault::Kind};
 
+#[path = "lane_tests/counting.rs"]
+mod counting;
 #[path = "lane_tests/random.rs"]
 mod random;
+#[path = "lane_tests/source.rs"]
+mod source;
 
 fn parse(item: &Item) -> kreplicator_batch::Batch {
     let batch = kreplicator_batch::Batch::parse(item.parts.concat().into()).expect("whole");
@@ -493,92 +497,6 @@ fn view(next: i64) -> exact::TargetView {
 }
 
 #[test]
-fn a_reread_forgets_what_was_in_line() {
-    let rig = Rig::running(RigMade::default());
-    let batches: Vec<_> = (0..7).map(|number| batch(number * 10, 10)).collect();
-    rig.fetch(&batches);
-    let sent = rig.sent();
-    // Another owner has got into the middle of the second batch.
-    for item in &sent {
-        tell(item, Answer::OutOfOrder);
-    }
-    assert_eq!(rig.events(), [Event::AskTarget]);
-    rig.lane.target_seen(&view(15));
-    assert_eq!(rig.events(), [Event::Read(Offset(10))]);
-    assert!(rig.sent().is_empty());
-    assert_eq!(rig.lane.position(), Some(Offset(10)));
-    rig.fetch(&batches[1..]);
-    // Half of the first was there already.
-    let sent = rig.sent();
-    assert_eq!(records(&sent)[0], (15..20).collect::<Vec<_>>());
-    let sequence = parse(&sent[0]).header().producer.base_sequence;
-    assert_eq!(sequence, 15);
-    ack(&sent[0]);
-    assert_eq!(rig.checkpoint(), 20);
-}
-
-/// The answer comes first, then the reader.
-#[test]
-fn what_another_owner_delivered_is_passed_over_up_to_its_end() {
-    let rig = Rig::running(RigMade::default());
-    let batches: Vec<_> = (0..7).map(|number| batch(number * 10, 10)).collect();
-    rig.fetch(&batches[..2]);
-    for item in &rig.sent() {
-        tell(item, Answer::OutOfOrder);
-    }
-    assert_eq!(rig.events(), [Event::AskTarget]);
-    rig.lane.target_seen(&view(70));
-    assert_eq!(rig.events(), [Event::Read(Offset(20))]);
-    assert_eq!(rig.checkpoint(), 0);
-    rig.fetch(&batches[2..4]);
-    assert_eq!(rig.checkpoint(), 0);
-    rig.fetch(&batches[4..]);
-    assert_eq!(rig.checkpoint(), 70);
-    assert!(rig.sent().is_empty());
-    assert_eq!(rig.events(), []);
-}
-
-#[test]
-fn records_that_the_target_lost_are_read_again() {
-    let rig = Rig::running(RigMade::default());
-    // Too large to be joined.
-    let batches: Vec<_> = (0..14)
-        .map(|number| Made::dense(number * 10, 10).values_of(500).batch())
-        .collect();
-    rig.fetch(&batches);
-    let sent = rig.sent();
-    sent.iter().for_each(ack);
-    assert_eq!(rig.checkpoint(), 50);
-    // An unclean change of leaders: 20 records are gone.
-    for item in &rig.sent() {
-        tell(item, Answer::OutOfOrder);
-    }
-    assert_eq!(rig.events(), [Event::AskTarget]);
-    rig.lane.target_seen(&view(30));
-    assert_eq!(rig.events(), [Event::Read(Offset(30))]);
-    assert_eq!(rig.lane.position(), Some(Offset(30)));
-    rig.fetch(&batches[3..]);
-    assert_eq!(records(&rig.sent())[0], (30..40).collect::<Vec<_>>());
-}
-
-#[test]
-fn records_that_the_target_lost_are_read_again_when_nothing_is_in_line() {
-    let rig = Rig::running(RigMade::default());
-    let batches: Vec<_> = (0..3).map(|number| batch(number * 10, 10)).collect();
-    rig.fetch(&batches[..2]);
-    rig.sent().iter().for_each(ack);
-    rig.fetch(&batches[2..]);
-    tell(&rig.sent()[0], Answer::OutOfOrder);
-    assert_eq!(rig.events(), [Event::AskTarget]);
-    rig.lane.target_seen(&view(10));
-    assert_eq!(rig.events(), [Event::Read(Offset(10))]);
-    assert_eq!(rig.checkpoint(), 10);
-    rig.fetch(&batches[1..]);
-    let sent = rig.sent();
-    assert_eq!(records(&sent)[0], (10..20).collect::<Vec<_>>());
-}
-
-#[test]
 fn a_target_that_takes_nothing_just_now_is_not_asked_again_at_once() {
     let rig = Rig::running(RigMade::default());
     rig.fetch(&[batch(0, 2)]);
@@ -608,63 +526,4 @@ fn a_drain_asks_again_for_what_has_given_way_to_it() {
         matches!(&events[..], [Event::FindTarget | Event::AskTarget]),
         "{events:?}"
     );
-}
-
-#[test]
-fn a_source_topic_that_was_made_anew_is_a_fault_until_the_checkpoint_is_reset() {
-    let (old, new) = (TopicId::from_u128(1), TopicId::from_u128(2));
-    let rig = Rig::running(RigMade::default());
-    assert!(rig.lane.reads_topic(Some(old)));
-    rig.fetch(&[batch(0, 3)]);
-    ack_all(&rig);
-    assert!(rig.lane.reads_topic(None), "an old broker does not tell");
-    assert!(rig.lane.reads_topic(Some(old)));
-    // The task is tried again.
-    for _ in 0..2 {
-        assert!(!rig.lane.reads_topic(Some(new)));
-        let events = rig.events();
-        let Some(Event::Failed(fault)) = events.last() else {
-            panic!("{events:?}");
-        };
-        assert_eq!(fault.kind, Kind::Truncated);
-        assert!(fault.cause.contains("up to 3"), "{fault}");
-        assert!(fault.cause.contains("--reset-offsets"), "{fault}");
-        assert_eq!(rig.lane.reading_at(), Next::Gone);
-        rig.lane.close();
-        rig.open_at(3);
-    }
-    rig.lane.close();
-    rig.reopen(Offset(0), true);
-    assert!(rig.lane.reads_topic(Some(new)));
-    assert!(rig.events().is_empty());
-}
-
-#[test]
-fn a_source_log_that_was_cut_where_nothing_was_copied_is_read_again() {
-    let rig = Rig::running(RigMade::default());
-    let batches: Vec<_> = (0..7).map(|number| batch(number * 2, 2)).collect();
-    rig.fetch(&batches);
-    assert_eq!(rig.sent().len(), 5, "up to offset 10");
-    rig.lane.cut_off(Offset(10));
-    assert_eq!(rig.events(), [Event::Cut]);
-    let cause = rig.lane.status().cause;
-    assert!(cause.contains("cut at 10"), "{cause}");
-}
-
-#[test]
-fn a_source_log_that_was_cut_below_what_was_copied_is_a_fault_even_when_it_has_grown_again() {
-    let rig = Rig::running(RigMade::default());
-    rig.fetch(&[batch(0, 5), batch(5, 5)]);
-    assert_eq!(rig.sent().len(), 2);
-    // Nothing is acknowledged; both may be at the target.
-    rig.lane.cut_off(Offset(7));
-    let expected = Event::Failed(Fault::truncated(Offset(10), Offset(7)));
-    assert_eq!(rig.events(), [expected]);
-    rig.lane.close();
-    rig.open_at(10);
-    let events = rig.events();
-    assert!(matches!(&events[..], [Event::Failed(_)]), "{events:?}");
-    rig.lane.close();
-    rig.reopen(Offset(10), true);
-    assert!(rig.events().is_empty());
 }

@@ -1,0 +1,62 @@
+//! A source that is not what it was.
+
+use super::*;
+
+#[test]
+fn a_source_topic_that_was_made_anew_is_a_fault_until_the_checkpoint_is_reset() {
+    let (old, new) = (TopicId::from_u128(1), TopicId::from_u128(2));
+    let rig = Rig::running(RigMade::default());
+    assert!(rig.lane.reads_topic(Some(old)));
+    rig.fetch(&[batch(0, 3)]);
+    ack_all(&rig);
+    assert!(rig.lane.reads_topic(None), "an old broker does not tell");
+    assert!(rig.lane.reads_topic(Some(old)));
+    // The task is tried again.
+    for _ in 0..2 {
+        assert!(!rig.lane.reads_topic(Some(new)));
+        let events = rig.events();
+        let Some(Event::Failed(fault)) = events.last() else {
+            panic!("{events:?}");
+        };
+        assert_eq!(fault.kind, Kind::Truncated);
+        assert!(fault.cause.contains("up to 3"), "{fault}");
+        assert!(fault.cause.contains("--reset-offsets"), "{fault}");
+        assert_eq!(rig.lane.reading_at(), Next::Gone);
+        rig.lane.close();
+        rig.open_at(3);
+    }
+    rig.lane.close();
+    rig.reopen(Offset(0), true);
+    assert!(rig.lane.reads_topic(Some(new)));
+    assert!(rig.events().is_empty());
+}
+
+#[test]
+fn a_source_log_that_was_cut_where_nothing_was_copied_is_read_again() {
+    let rig = Rig::running(RigMade::default());
+    let batches: Vec<_> = (0..7).map(|number| batch(number * 2, 2)).collect();
+    rig.fetch(&batches);
+    assert_eq!(rig.sent().len(), 5, "up to offset 10");
+    rig.lane.cut_off(Offset(10));
+    assert_eq!(rig.events(), [Event::Cut]);
+    let cause = rig.lane.status().cause;
+    assert!(cause.contains("cut at 10"), "{cause}");
+}
+
+#[test]
+fn a_source_log_that_was_cut_below_what_was_copied_is_a_fault_even_when_it_has_grown_again() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 5), batch(5, 5)]);
+    assert_eq!(rig.sent().len(), 2);
+    // Nothing is acknowledged; both may be at the target.
+    rig.lane.cut_off(Offset(7));
+    let expected = Event::Failed(Fault::truncated(Offset(10), Offset(7)));
+    assert_eq!(rig.events(), [expected]);
+    rig.lane.close();
+    rig.open_at(10);
+    let events = rig.events();
+    assert!(matches!(&events[..], [Event::Failed(_)]), "{events:?}");
+    rig.lane.close();
+    rig.reopen(Offset(10), true);
+    assert!(rig.events().is_empty());
+}
