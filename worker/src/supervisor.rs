@@ -10,11 +10,13 @@
 //!
 //! - [`books`]: the deciding part, pure.
 //! - [`contexts`]: what links are.
-//! - [`shift`]: the loop that does what was decided, [`mod@write`]: one write to the store.
+//! - [`shift`]: the loop that does what was decided, [`stopping`]: one stop, [`mod@write`]: one write to the
+//!   store.
 
 mod books;
 mod contexts;
 mod shift;
+mod stopping;
 mod write;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -23,7 +25,7 @@ use kreplicator_model::ids::{LinkId, TaskId, WorkerId};
 use kreplicator_store::{MetaStore, View, ViewOptions, backoff::Backoff, keys};
 use tokio::{
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    time::{Instant, MissedTickBehavior, interval},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -32,7 +34,7 @@ use crate::{
     clock::WallClock, engine::Engine, gate::Gate, health::Health, membership::Membership,
     tasks::Tasks,
 };
-use books::Carried;
+use books::{Carried, StopReason};
 use contexts::Contexts;
 use shift::{End, Shift};
 
@@ -161,22 +163,15 @@ impl Supervisor {
     /// Stops what runs though this worker is registered nowhere.
     async fn stop_carried(&mut self) -> Result<(), Error> {
         let limit = self.parts.settings.task_stop_timeout;
+        let tasks = &self.parts.tasks;
         let mut stops = JoinSet::new();
         for id in std::mem::take(&mut self.carried).into_keys() {
-            if let Some(live) = self.parts.tasks.get(&id) {
-                stops.spawn(async move {
-                    let patience = limit + STOP_OVERRUN_MAX;
-                    (id, timeout(patience, live.task.stop(limit)).await.is_ok())
-                });
+            if let Some(live) = tasks.get(&id) {
+                stops.spawn(stopping::stop(id, live.task, StopReason::Leaving, limit));
             }
         }
         while let Some(stop) = stops.join_next().await {
-            let (task, has_stopped) = stop.map_err(|error| Error::Broken(error.to_string()))?;
-            if !has_stopped {
-                let limit = limit + STOP_OVERRUN_MAX;
-                return Err(Error::Stuck { task, limit });
-            }
-            self.parts.tasks.remove(&task);
+            stopping::note(stop, tasks)?;
         }
         Ok(())
     }

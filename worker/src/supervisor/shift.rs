@@ -15,19 +15,20 @@ use kreplicator_model::ids::{LinkId, TaskId};
 use kreplicator_store::{Change, Delta, View, ViewOptions, keys};
 use tokio::{
     task::{JoinError, JoinSet},
-    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Error, STOP_OVERRUN_MAX, Supervisor, TICK,
+    Error, Supervisor, TICK,
     books::{Action, Books, Circumstances, StopReason},
+    stopping::{self, Stop},
     write::{Written, write},
 };
 use crate::{
     assignment::Assignments,
-    engine::{LinkContext, State, Stopped, TaskSpec},
+    engine::{LinkContext, State, TaskSpec},
     membership::Tenure,
     metrics,
     tasks::Live,
@@ -43,9 +44,6 @@ pub(super) enum End {
     /// This worker was told to leave.
     Left,
 }
-
-/// One task's stop: how it ended, or that it did not.
-type Stop = (TaskId, StopReason, Instant, Result<Stopped, Duration>);
 
 /// The work under one registration.
 #[derive(Debug)]
@@ -223,36 +221,12 @@ impl<'a> Shift<'a> {
     fn stop(&mut self, id: &TaskId, reason: StopReason, limit: Duration) {
         let live = self.supervisor.parts.tasks.get(id);
         let task = live.expect("what runs is in the table").task;
-        debug!(task = %id, reason = reason.name(), "task stops");
-        let id = id.clone();
-        let patience = limit + STOP_OVERRUN_MAX;
-        let since = Instant::now();
-        self.stops.spawn(async move {
-            let stopped = timeout(patience, task.stop(limit)).await;
-            (id, reason, since, stopped.map_err(|_| patience))
-        });
+        let stop = stopping::stop(id.clone(), task, reason, limit);
+        self.stops.spawn(stop);
     }
 
     fn stopped(&mut self, stop: Result<Stop, JoinError>) -> Result<(), Error> {
-        let (id, reason, since, outcome) =
-            stop.map_err(|error| Error::Broken(error.to_string()))?;
-        let outcome = outcome.map_err(|limit| Error::Stuck {
-            task: id.clone(),
-            limit,
-        })?;
-        match outcome {
-            Stopped::Clean => {}
-            Stopped::Forced { in_flight_records } => {
-                warn!(
-                    task = %id,
-                    reason = reason.name(),
-                    in_flight_records,
-                    "task was stopped before everything it had read was acknowledged"
-                );
-            }
-        }
-        metrics::task_stopped(reason.name(), outcome, since.elapsed());
-        self.supervisor.parts.tasks.remove(&id);
+        let id = stopping::note(stop, &self.supervisor.parts.tasks)?;
         if !self.clearing.remove(&id) {
             self.books.stopped(&id);
         }
