@@ -87,6 +87,9 @@ impl Default for Config {
     }
 }
 
+/// Shortest silence that says anything: workers are heard four times a second.
+const SUSPECT_AFTER_MIN: Duration = Duration::from_millis(500);
+
 /// A setting that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -158,6 +161,17 @@ impl Config {
                 self.worker_margin,
                 millis(100),
                 seconds(60),
+            ),
+            (
+                "suspect_after",
+                // 0 means never.
+                if self.suspect_after.is_zero() {
+                    SUSPECT_AFTER_MIN
+                } else {
+                    self.suspect_after
+                },
+                SUSPECT_AFTER_MIN,
+                seconds(3600),
             ),
             (
                 "startup_grace",
@@ -251,6 +265,7 @@ mod tests {
             listen_http: SocketAddr::from(([0, 0, 0, 0], 7070)),
             lease_ttl: Duration::from_millis(10),
             stuck_after: Duration::ZERO,
+            suspect_after: Duration::from_nanos(1),
             ..named()
         };
         let faults = config.validate();
@@ -261,10 +276,20 @@ mod tests {
                 "advertised_address",
                 "listen_http",
                 "lease_ttl",
+                "suspect_after",
                 "stuck_after"
             ]
         );
         assert!(faults[2].message.contains("10ms"), "{:?}", faults[2]);
+    }
+
+    #[test]
+    fn nobody_is_suspected_early_where_it_is_switched_off() {
+        let off = Config {
+            suspect_after: Duration::ZERO,
+            ..named()
+        };
+        assert_eq!(off.validate(), []);
     }
 
     #[test]

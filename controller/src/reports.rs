@@ -15,6 +15,7 @@ use std::{
 };
 
 use kreplicator_model::{
+    exact::EXACTLY_ONCE,
     ids::{LinkId, OwnerEpoch, Partition, TaskId, TopicName, WorkerId},
     suspicion::Heard,
 };
@@ -44,9 +45,6 @@ impl Default for Limits {
 /// How long a report is kept for a task that the fleet does not (yet) show as assigned so: the
 /// reconcile loop publishes its state some time after workers act on it.
 const UNASSIGNED_KEPT: Duration = Duration::from_secs(30);
-
-/// What a task says that delivers every record once, whatever second owners do.
-const EXACTLY_ONCE: &str = "exactly_once";
 
 /// A report stream; a later one of the same worker replaces an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -125,7 +125,7 @@ impl Delivery {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::ExactlyOnce => "exactly_once",
+            Self::ExactlyOnce => exact::EXACTLY_ONCE,
             Self::AtLeastOnce(_) => "at_least_once",
         }
     }

@@ -2,10 +2,9 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use kreplicator_model::spec::Engine;
+use kreplicator_model::{exact::EXACTLY_ONCE, spec::Engine};
 use kreplicator_proto::v1::TaskReport;
 
-const EXACTLY_ONCE: &str = "exactly_once";
 const AT_LEAST_ONCE: &str = "at_least_once";
 const RECORDS_ENGINE: &str = "records_engine";
 /// Reason of a task that has not said what it promises.

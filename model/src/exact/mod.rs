@@ -31,7 +31,7 @@ mod take_over;
 pub use delivered::{Delivered, Place, delivered};
 pub use evidence::{ProducerState, StateAnswer, Tail, TailScan, TargetView};
 pub use line::{Line, NextProducer, Producer, ProducerEpoch, ProducerId};
-pub use mode::{DeliveryCounts, DeliveryMode, Reason};
+pub use mode::{DeliveryCounts, DeliveryMode, EXACTLY_ONCE, Reason};
 pub use rewind::Rewind;
 pub use sender::{
     Action, Answer, Assigned, Batch, BatchId, Checkpoint, Now, PushError, Sender, Settings, Start,

@@ -37,6 +37,9 @@ pub enum Reason {
     StoreRestored,
 }
 
+/// The stable name of [`DeliveryMode::ExactlyOnce`], as reports and status show it.
+pub const EXACTLY_ONCE: &str = "exactly_once";
+
 /// What was repeated or healed since a task started, for its status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
@@ -110,7 +113,7 @@ impl fmt::Display for Reason {
 impl fmt::Display for DeliveryMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ExactlyOnce => f.pad("exactly_once"),
+            Self::ExactlyOnce => f.pad(EXACTLY_ONCE),
             Self::AtLeastOnce(reason) => write!(f, "at_least_once ({reason})"),
         }
     }
