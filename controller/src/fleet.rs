@@ -1,7 +1,7 @@
 //! What the leader knows of the fleet, published as one immutable value after every pass of the
 //! reconcile loop. The API answers from it; nothing in here is a second source of truth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kreplicator_model::{
     ids::{ClusterId, LinkTopic, OwnerEpoch, PlanGeneration, TaskId, UnixMillis, WorkerId},
@@ -79,6 +79,16 @@ pub struct Assigned {
     pub stopping: bool,
     /// Why it came to this worker, as far as this leader knows.
     pub reason: String,
+    /// Workers that go on with it until this one copies.
+    pub covered_by: BTreeSet<WorkerId>,
+}
+
+impl Assigned {
+    /// Whether the worker has the task, or covers for whom it was given to.
+    #[must_use]
+    pub fn concerns(&self, worker: &WorkerId) -> bool {
+        self.worker == *worker || self.covered_by.contains(worker)
+    }
 }
 
 /// A worker as the leader sees it.

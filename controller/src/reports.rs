@@ -6,7 +6,7 @@
 //! a task that moved is never counted twice (C119).
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering},
@@ -16,6 +16,7 @@ use std::{
 
 use kreplicator_model::{
     exact::EXACTLY_ONCE,
+    handover::Word,
     ids::{LinkId, OwnerEpoch, Partition, TaskId, TopicName, WorkerId},
     suspicion::Heard,
 };
@@ -169,6 +170,20 @@ impl Reports {
         }
     }
 
+    /// What a worker says of a task under this ownership; nothing where it has not said anything lately.
+    #[must_use]
+    pub fn word(&self, now: Instant, worker: &WorkerId, task: &TaskId, epoch: OwnerEpoch) -> Word {
+        let view = self.view(now);
+        let report = view.fresh(worker).and_then(|worker| worker.tasks.get(task));
+        let report = report.map(|entry| &entry.report);
+        report
+            .filter(|report| OwnerEpoch(report.epoch) == epoch)
+            .map_or(Word::default(), |report| Word {
+                copies: report.state() == v1::TaskState::Running && report.log_end.is_some(),
+                bears_second: report.delivery == EXACTLY_ONCE,
+            })
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, Table> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -242,7 +257,7 @@ impl Table {
         for (id, worker) in &mut self.workers {
             worker.tasks.retain(|task, entry| {
                 age(entry.received_at) < UNASSIGNED_KEPT
-                    || fleet.assigned.get(task).is_some_and(|a| a.worker == *id)
+                    || fleet.assigned.get(task).is_some_and(|a| a.concerns(id))
             });
         }
         self.tasks = self.workers.values().map(|worker| worker.tasks.len()).sum();
@@ -306,15 +321,13 @@ impl View<'_> {
         })
     }
 
-    /// Tasks of which their worker said last that a second owner does no harm.
-    #[must_use]
-    pub fn exactly_once(&self, worker: &WorkerId) -> BTreeSet<TaskId> {
+    /// Tasks of which their worker said last that a second owner does no harm, and under which ownership.
+    pub fn exactly_once(&self, worker: &WorkerId) -> impl Iterator<Item = (&TaskId, OwnerEpoch)> {
         let worker = self.table.workers.get(worker).into_iter();
         let tasks = worker.flat_map(|worker| &worker.tasks);
         tasks
             .filter(|(_, entry)| entry.report.delivery == EXACTLY_ONCE)
-            .map(|(id, _)| id.clone())
-            .collect()
+            .map(|(id, entry)| (id, OwnerEpoch(entry.report.epoch)))
     }
 
     /// Task reports kept.

@@ -40,6 +40,7 @@ pub mod http;
 pub mod lines;
 pub mod membership;
 pub mod metrics;
+pub mod news;
 pub mod records;
 pub mod report;
 pub mod sink;

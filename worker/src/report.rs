@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{clock::WallClock, health::Health, metrics, tasks::Tasks};
+use crate::{clock::WallClock, health::Health, metrics, news::News, tasks::Tasks};
 use build::Builder;
 
 /// How often at least the controller hears of this worker: it suspects one that is silent for a second.
@@ -40,6 +40,8 @@ pub struct Subject {
     pub memory_budget_bytes: u64,
     /// Bytes held now.
     pub memory_used: MemoryUsed,
+    /// What should be told soon.
+    pub news: News,
 }
 
 impl std::fmt::Debug for Subject {

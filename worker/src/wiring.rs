@@ -31,6 +31,7 @@ use crate::{
     lines::StoredLines,
     membership::{Identity, Membership},
     metrics,
+    news::News,
     records::{RecordsConfig, RecordsEngine},
     report::{self, MemoryUsed},
     supervisor::{self, Parts, Settings, Supervisor},
@@ -86,6 +87,8 @@ pub struct DataPath {
     pub engine: Arc<dyn Engine>,
     /// How much of the memory budget it uses.
     pub memory_used: MemoryUsed,
+    /// What it has to tell.
+    pub news: News,
     /// Ends it at once, without any care.
     pub kill: CancellationToken,
 }
@@ -170,6 +173,7 @@ impl Worker {
         let DataPath {
             engine,
             memory_used,
+            news,
             kill,
         } = data_path(&config, gate.clone());
 
@@ -233,6 +237,7 @@ impl Worker {
             clock,
             memory_budget_bytes: config.memory_budget_bytes,
             memory_used,
+            news,
         };
         helpers.spawn({
             let close = close.clone();
@@ -389,10 +394,12 @@ fn data_path(
         lines,
         kill.clone(),
     );
+    let news = batches.news();
     let records = RecordsEngine::new(settings, secrets, fence, budget, kill.clone());
     DataPath {
         engine: Arc::new(Engines::new(records, batches)),
         memory_used: Arc::new(move || memory.used_bytes()),
+        news,
         kill,
     }
 }

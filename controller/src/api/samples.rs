@@ -93,6 +93,7 @@ pub(super) fn assigned(worker: &str) -> Assigned {
         owned: true,
         stopping: false,
         reason: String::new(),
+        covered_by: std::collections::BTreeSet::new(),
     }
 }
 

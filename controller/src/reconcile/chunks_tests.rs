@@ -1,6 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use kreplicator_model::{handover::steps, ids::TaskId, planner::Plan};
+use kreplicator_model::{
+    handover::{Harmless, Known, Silence, steps},
+    ids::TaskId,
+    planner::Plan,
+};
 use kreplicator_store::api::Entry;
 
 use super::*;
@@ -21,7 +25,15 @@ fn writes(
         .collect();
     let lost: BTreeSet<WorkerId> = lost.iter().map(|name| worker(name)).collect();
     let decision = Decision {
-        steps: steps(&placements, &book.ledger, &lost, &BTreeMap::new()),
+        steps: steps(
+            &placements,
+            Known {
+                ledger: &book.ledger,
+                lost: &lost,
+                harmless: &Harmless::new(),
+                words: &Silence,
+            },
+        ),
         plan: Plan {
             placements,
             ..Plan::default()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kreplicator_model::{
-    handover::{Harmless, Steps, steps},
+    handover::{Harmless, Known, Steps, Words, steps},
     ids::{LinkId, LinkTopic, Partition, TaskId, WorkerId},
     liveness::Verdict,
     ownership::Ledger,
@@ -38,6 +38,8 @@ pub(crate) struct Situation<'a> {
     /// Workers that are silent though their lease still holds, with those of their tasks that need not wait
     /// for its end. They get nothing new.
     pub(crate) suspects: &'a Harmless,
+    /// What workers say of what they were given.
+    pub(crate) words: &'a dyn Words,
     /// Tasks that some workers do not take on, with the worker they are tried or run on. The planner
     /// has no say in them.
     pub(crate) pinned: &'a BTreeMap<TaskId, WorkerId>,
@@ -87,12 +89,13 @@ pub(crate) fn decide(situation: &Situation<'_>) -> Decision {
         }
         !is_unplaced
     });
-    let steps = steps(
-        &plan.placements,
-        situation.ledger,
-        &situation.verdict.lost,
-        situation.suspects,
-    );
+    let known = Known {
+        ledger: situation.ledger,
+        lost: &situation.verdict.lost,
+        harmless: situation.suspects,
+        words: situation.words,
+    };
+    let steps = steps(&plan.placements, known);
     for (task, reason) in &plan.unplaced {
         unassigned.insert(task.clone(), reason.to_string());
     }
@@ -156,10 +159,11 @@ fn tasks(
         }
     }
     if !situation.frozen.is_empty() {
-        for (worker, task, _) in situation.ledger.assignments() {
+        for (_, task, _) in situation.ledger.assignments() {
             let known = situation.resolved.topics.contains_key(&task.link_topic());
             if situation.frozen.contains(&task.link) && !known {
-                tasks.insert(task.clone(), Some(worker.clone()));
+                let owner = situation.ledger.assigned_to(task);
+                tasks.insert(task.clone(), owner.map(|(worker, _)| worker.clone()));
             }
         }
     }

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kreplicator_model::{
+    handover::Silence,
     ids::{LinkTopic, TaskId, WorkerId},
     liveness::Verdict,
     ownership::Ledger,
@@ -71,6 +72,7 @@ impl Scene {
             drains: &BTreeSet::new(),
             verdict: &self.verdict,
             suspects: &self.suspects,
+            words: &Silence,
             pinned: &self.pinned,
         })
     }

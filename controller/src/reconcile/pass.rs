@@ -28,7 +28,7 @@ use super::{
     sources::{Sources, sources},
     state::{Facts, fleet_state},
     stuck::{Findings, StuckTasks},
-    succession::{Succession, harmless},
+    succession::{Spoken, Succession, harmless},
     topics,
     views::Views,
     wants::wants,
@@ -38,6 +38,11 @@ use crate::{discovery::Snapshot, heavy::heavy, targets::TargetState};
 
 /// Waits after writes that failed or conflicted.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+
+/// Shortest wait until the next look at tasks that are on their way from one worker to another.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// That wait is at least this many times as long as a pass takes.
+const LOOK_AGAIN_PASSES: u32 = 4;
 
 /// What is remembered from pass to pass of one term.
 #[derive(Debug)]
@@ -67,6 +72,8 @@ pub(super) struct Outcome {
     pub(super) next: Instant,
     /// A guarded write was refused.
     pub(super) conflict: bool,
+    /// Tasks go on where they were until their successors copy.
+    pub(super) covering: bool,
 }
 
 impl Pass {
@@ -103,8 +110,13 @@ impl Pass {
     pub(super) async fn run(&mut self, views: &mut Views) -> Outcome {
         let span = info_span!("reconcile", generation = %self.book.plan.generation());
         let began = Instant::now();
-        let outcome = self.pass(views).instrument(span).await;
-        self.parts.metrics.pass.record(began.elapsed());
+        let mut outcome = self.pass(views).instrument(span).await;
+        let took = began.elapsed();
+        self.parts.metrics.pass.record(took);
+        if outcome.covering {
+            let look_again = LOOK_AGAIN.max(took * LOOK_AGAIN_PASSES);
+            outcome.next = outcome.next.min(began + took + look_again);
+        }
         outcome
     }
 
@@ -149,7 +161,8 @@ impl Pass {
             decision = Decision::default();
         }
         self.ready |= writable && !self.plan_unknown && written.is_ok();
-        let outcome = self.outcome(&written, &verdict, &stuck);
+        let covering = !decision.steps.covering.is_empty();
+        let outcome = self.outcome(&written, &verdict, &stuck, covering);
         let write_fault = match written {
             Err(WriteError::Store(error)) => Some(error.to_string()),
             Err(WriteError::Conflict) | Ok(()) => None,
@@ -280,7 +293,13 @@ impl Pass {
         let book = &self.book;
         let frozen = book.frozen();
         let suspects = self.parts.suspects.borrow().clone();
-        let suspects = harmless(&suspects, &self.parts.reports.view(Instant::now()));
+        let now = Instant::now();
+        let suspects = harmless(&suspects, &self.parts.reports.view(now), &book.ledger);
+        let words = Spoken {
+            reports: &self.parts.reports,
+            links: &book.desired.links,
+            now,
+        };
         let (decision, writes) = heavy(|| {
             let decision = decide(&Situation {
                 resolved,
@@ -293,6 +312,7 @@ impl Pass {
                 drains: &book.drains,
                 verdict,
                 suspects: &suspects,
+                words: &words,
                 pinned: &stuck.pinned,
             });
             let terms = Terms::new(book, resolved, targets);
@@ -326,6 +346,7 @@ impl Pass {
         written: &Result<(), WriteError>,
         verdict: &Verdict,
         stuck: &Findings,
+        covering: bool,
     ) -> Outcome {
         let now = Instant::now();
         let conflict = matches!(written, Err(WriteError::Conflict));
@@ -355,6 +376,7 @@ impl Pass {
             // Never at once: whatever wants it, others run in between.
             next: next.max(now + Duration::from_millis(1)),
             conflict,
+            covering,
         }
     }
 

@@ -87,6 +87,7 @@ pub(crate) fn fleet_state(facts: Facts<'_>, before: &FleetState) -> FleetState {
 
 fn assigned(facts: &Facts<'_>) -> BTreeMap<TaskId, Assigned> {
     let ledger = &facts.book.ledger;
+    let covering = &facts.decision.steps.covering;
     let assignments = ledger.assignments().filter(|(worker, task, _)| {
         ledger
             .assigned_to(task)
@@ -103,6 +104,7 @@ fn assigned(facts: &Facts<'_>) -> BTreeMap<TaskId, Assigned> {
                 owned: same.is_some(),
                 stopping: owned.is_some_and(|owned| owned.stopping),
                 reason: reason.unwrap_or_else(|| "was there before this leader".to_owned()),
+                covered_by: covering.get(task).cloned().unwrap_or_default(),
             };
             (task.clone(), assigned)
         })

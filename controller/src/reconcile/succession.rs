@@ -1,23 +1,58 @@
-//! Succeeding a worker that is silent though its lease still holds: which of its tasks need not wait, and
-//! what is told of them until the lease is over.
+//! Two owners on purpose: succeeding a worker that is silent though its lease still holds, and moving a task
+//! without a pause. Which tasks bear it, and what is told of them until the older owner has let go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kreplicator_model::{
-    handover::Harmless,
-    ids::{TaskId, WorkerId},
+    handover::{Harmless, Word, Words},
+    ids::{LinkId, OwnerEpoch, TaskId, WorkerId},
     ownership::Ledger,
+    spec::{Engine, Link},
 };
+use tokio::time::Instant;
 
 use super::decide::Decision;
-use crate::reports::View;
+use crate::reports::{Reports, View};
 
 /// Suspects with those of their tasks that bear a second owner.
-pub(crate) fn harmless(suspects: &BTreeSet<WorkerId>, reports: &View<'_>) -> Harmless {
+pub(crate) fn harmless(
+    suspects: &BTreeSet<WorkerId>,
+    reports: &View<'_>,
+    ledger: &Ledger,
+) -> Harmless {
     let suspects = suspects.iter();
-    suspects
-        .map(|worker| (worker.clone(), reports.exactly_once(worker)))
-        .collect()
+    let with_tasks = suspects.map(|worker| {
+        let tasks = reports.exactly_once(worker);
+        // What was said of an earlier ownership says nothing of this one.
+        let tasks =
+            tasks.filter(|(task, epoch)| ledger.assigned_to(task) == Some((worker, *epoch)));
+        (
+            worker.clone(),
+            tasks.map(|(task, _)| task.clone()).collect(),
+        )
+    });
+    with_tasks.collect()
+}
+
+/// What workers say, held against what is asked for now.
+#[derive(Debug)]
+pub(crate) struct Spoken<'a> {
+    pub(crate) reports: &'a Reports,
+    pub(crate) links: &'a BTreeMap<LinkId, Link>,
+    pub(crate) now: Instant,
+}
+
+impl Words for Spoken<'_> {
+    fn of(&self, worker: &WorkerId, task: &TaskId, epoch: OwnerEpoch) -> Word {
+        let word = self.reports.word(self.now, worker, task, epoch);
+        // Who succeeds it begins on the engine that is asked for now.
+        let link = self.links.get(&task.link);
+        let counts = link.is_some_and(|link| link.engine() == Engine::Batches);
+        Word {
+            bears_second: word.bears_second && counts,
+            ..word
+        }
+    }
 }
 
 /// Tasks that were taken from workers which may still list them.
@@ -27,11 +62,15 @@ pub(crate) struct Succession {
 }
 
 impl Succession {
-    /// Notes what a decision has taken from silent workers.
+    /// Notes what a decision has taken from silent workers, and where others cover for a successor.
     pub(crate) fn note(&mut self, decision: &Decision, ledger: &Ledger) {
         for (task, worker) in &decision.succeeded {
             let workers = self.taken.entry(task.clone()).or_default();
             workers.insert(worker.clone());
+        }
+        for (task, covering) in &decision.steps.covering {
+            let workers = self.taken.entry(task.clone()).or_default();
+            workers.extend(covering.iter().cloned());
         }
         self.taken.retain(|task, workers| {
             workers.retain(|worker| ledger.owned_by(worker, task).is_some());
@@ -39,7 +78,7 @@ impl Succession {
         });
     }
 
-    /// Tasks that more than one worker lists as its own, though nobody was succeeded (C039).
+    /// Tasks that more than one worker lists as its own, though that was not meant to be (C039).
     pub(crate) fn double_claims(&self, ledger: &Ledger) -> Vec<(TaskId, Vec<WorkerId>)> {
         let mut doubles = ledger.double_claims();
         doubles.retain_mut(|(task, workers)| {
@@ -59,6 +98,27 @@ mod tests {
 
     use super::*;
     use crate::reconcile::fixtures::{task, worker};
+
+    #[test]
+    fn c039_who_covers_for_a_successor_is_no_alarm() {
+        let mut ledger = Ledger::new(keys::chunk_of);
+        let id = task("orders", 0);
+        let chunk = keys::chunk_of(&id.link, &id.topic);
+        for (name, epoch) in [("w1", 1), ("w2", 2)] {
+            let owned = Owned {
+                epoch: OwnerEpoch(epoch),
+                stopping: false,
+            };
+            let tasks = BTreeMap::from([(id.clone(), owned)]);
+            ledger.set_owned(&worker(name), chunk, 1, tasks);
+        }
+        let mut decision = Decision::default();
+        let covering = [worker("w1")].into();
+        decision.steps.covering.insert(id, covering);
+        let mut succession = Succession::default();
+        succession.note(&decision, &ledger);
+        assert_eq!(succession.double_claims(&ledger), []);
+    }
 
     #[test]
     fn c039_who_was_succeeded_is_no_alarm_until_it_lists_the_task_again() {

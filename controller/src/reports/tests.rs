@@ -24,6 +24,7 @@ fn assigned(worker: &str, epoch: u64) -> Assigned {
         owned: true,
         stopping: false,
         reason: String::new(),
+        covered_by: std::collections::BTreeSet::new(),
     }
 }
 
@@ -240,4 +241,61 @@ async fn a_worker_is_heard_under_its_registration_only() {
     };
     assert_eq!(heard("i1"), Some(expected));
     assert_eq!(heard("i2"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_counts_for_its_ownership_and_while_its_worker_is_heard() {
+    let fleet = fleet(1);
+    let limits = Limits::default();
+    let stale_after = limits.stale_after;
+    let reports = Reports::new(limits);
+    let stream = reports.open_stream();
+    let worker = worker_id(WORKER);
+    let say = |state: v1::TaskState, log_end: Option<i64>, delivery: &str| {
+        let said = v1::TaskReport {
+            state: state.into(),
+            log_end,
+            delivery: delivery.to_owned(),
+            ..entry(0, 7, 0)
+        };
+        let report = report(WORKER, true, vec![said]);
+        let verdict = reports.accept(Instant::now(), stream, report, &fleet);
+        assert_eq!(verdict, Verdict::Accepted);
+    };
+    let word = |epoch| reports.word(Instant::now(), &worker, &task(0), OwnerEpoch(epoch));
+    assert_eq!(word(7), Word::default());
+    say(v1::TaskState::Starting, None, EXACTLY_ONCE);
+    assert!(!word(7).copies && word(7).bears_second);
+    // It has begun, and has not seen the log yet.
+    say(v1::TaskState::Running, None, EXACTLY_ONCE);
+    assert!(!word(7).copies);
+    say(v1::TaskState::Running, Some(9), "at_least_once");
+    assert!(word(7).copies && !word(7).bears_second);
+    say(v1::TaskState::Running, Some(9), EXACTLY_ONCE);
+    assert!(word(7).copies && word(7).bears_second);
+    assert_eq!(word(6), Word::default());
+    assert_eq!(word(8), Word::default());
+    advance(stale_after + Duration::from_millis(1)).await;
+    assert_eq!(word(7), Word::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_says_is_kept_while_it_covers_for_a_successor() {
+    let mut fleet = fleet(1);
+    let reports = Reports::new(Limits::default());
+    let stream = reports.open_stream();
+    let say = |fleet: &FleetState, full: bool, tasks| {
+        reports.accept(Instant::now(), stream, report(WORKER, full, tasks), fleet)
+    };
+    let mut successor = assigned("w2", 8);
+    successor.covered_by.insert(worker_id(WORKER));
+    fleet.assigned.insert(task(0), successor);
+    say(&fleet, true, vec![entry(0, 7, 0)]);
+    advance(UNASSIGNED_KEPT * 2).await;
+    say(&fleet, false, Vec::new());
+    assert_eq!(reports.view(Instant::now()).tasks_kept(), 1);
+    fleet.assigned.insert(task(0), assigned("w2", 8));
+    advance(UNASSIGNED_KEPT * 2).await;
+    say(&fleet, false, Vec::new());
+    assert_eq!(reports.view(Instant::now()).tasks_kept(), 0);
 }

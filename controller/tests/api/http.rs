@@ -139,6 +139,7 @@ async fn c119_the_leader_alone_tells_of_the_fleet_as_it_is_now() {
             owned: true,
             stopping: false,
             reason: String::new(),
+            covered_by: std::collections::BTreeSet::new(),
         };
         fleet.assigned.insert(task, assigned);
     }

@@ -87,6 +87,7 @@ async fn assigned_rig() -> (Rig, Controller) {
             owned: true,
             stopping: false,
             reason: "new".to_owned(),
+            covered_by: std::collections::BTreeSet::new(),
         };
         fleet.assigned.insert(task, assigned);
     }

@@ -424,6 +424,7 @@ async fn c113_a_subscription_tells_its_state_topic_by_topic() {
             owned: true,
             stopping: false,
             reason: "new".to_owned(),
+            covered_by: std::collections::BTreeSet::new(),
         };
         fleet.assigned.insert(task, assigned);
     }

@@ -28,6 +28,7 @@ fn assigned(id: &str) -> Assigned {
         owned: true,
         stopping: false,
         reason: "new".to_owned(),
+        covered_by: std::collections::BTreeSet::new(),
     }
 }
 

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     board::Board, budget::Budget, clock::WallClock, engine::TaskSpec, fault::Fault,
-    fence::OwnershipFence, flow_metrics::LinkMetrics,
+    fence::OwnershipFence, flow_metrics::LinkMetrics, news::News,
 };
 use flow::Flow;
 
@@ -79,6 +79,7 @@ pub(super) struct Shared {
     pub(super) paths: BatchMetrics,
     /// Start of the monotonic clock that senders are told.
     pub(super) base: Instant,
+    pub(super) news: News,
 }
 
 impl Shared {

@@ -166,6 +166,7 @@ impl Life {
         self.parts.source.read(&lane);
         if self.complained_about.is_none() {
             lane.board.enter(State::Running, lane.shared.clock.now());
+            lane.shared.news.add();
         }
         self.flowing_since = Some(Instant::now());
         let began_at = lane.checkpoint().map(|checkpoint| checkpoint.place.offset);
@@ -250,6 +251,7 @@ impl Life {
             self.complained_about = None;
             self.failures = 0;
             lane.board.enter(State::Running, lane.shared.clock.now());
+            lane.shared.news.add();
         }
     }
 

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     budget::Budget, checkpoint::group_of, clock::WallClock, engine::LinkContext,
-    fence::OwnershipFence, flow_metrics::LinkMetrics, lines::LineBook,
+    fence::OwnershipFence, flow_metrics::LinkMetrics, lines::LineBook, news::News,
 };
 
 /// What is shown of a reader that stands still again and again.
@@ -45,6 +45,7 @@ pub(super) struct Common {
     pub(super) lines: Arc<dyn LineBook>,
     pub(super) clock: WallClock,
     pub(super) base: Instant,
+    pub(super) news: News,
     pub(super) tracker: TaskTracker,
     pub(super) cancel: CancellationToken,
 }
@@ -85,6 +86,7 @@ impl Running {
             lines,
             clock,
             base,
+            news,
             tracker,
             cancel,
         } = common;
@@ -96,6 +98,7 @@ impl Running {
             metrics: LinkMetrics::new(link),
             paths: BatchMetrics::new(link),
             base,
+            news,
         };
         let side = context.link.checkpoint_on;
         let keeper = match side {

@@ -68,6 +68,7 @@ use crate::{
     engine::{Engine, LinkContext, RunningTask, Status, Stopped, TaskSpec},
     fence::OwnershipFence,
     lines::LineBook,
+    news::News,
 };
 
 /// The engine.
@@ -83,6 +84,7 @@ pub struct BatchEngine {
     closing: CancellationToken,
     tracker: TaskTracker,
     numbers: AtomicU64,
+    news: News,
     state: Mutex<State>,
 }
 
@@ -118,8 +120,15 @@ impl BatchEngine {
             closing: cancel.child_token(),
             tracker: TaskTracker::new(),
             numbers: AtomicU64::new(0),
+            news: News::default(),
             state: Mutex::default(),
         })
+    }
+
+    /// Counts what its tasks have to tell.
+    #[must_use]
+    pub fn news(&self) -> News {
+        self.news.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -164,6 +173,7 @@ impl BatchEngine {
                     lines: Arc::clone(&self.lines),
                     clock: self.clock.clone(),
                     base: self.base,
+                    news: self.news.clone(),
                     tracker: self.tracker.clone(),
                     cancel: self.closing.child_token(),
                 },

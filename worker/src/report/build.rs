@@ -27,6 +27,8 @@ pub(super) struct Builder {
     said: BTreeMap<TaskId, v1::TaskReport>,
     /// Removals seen when the last report was made.
     removals: u64,
+    /// News known of when the last report was made.
+    news: u64,
     want_full: bool,
     totals: BTreeMap<TaskId, Totals>,
     measured_at: Option<Instant>,
@@ -52,6 +54,7 @@ impl Builder {
             subject,
             said: BTreeMap::new(),
             removals: 0,
+            news: 0,
             want_full: true,
             totals: BTreeMap::new(),
             measured_at: None,
@@ -63,8 +66,14 @@ impl Builder {
         self.want_full = true;
     }
 
+    /// Whether there is something to tell before the next report is due.
+    pub(super) fn has_news(&self) -> bool {
+        self.subject.news.count() != self.news
+    }
+
     /// The messages to send now, at least one.
     pub(super) fn reports(&mut self, now: Instant) -> Vec<v1::WorkerReport> {
+        self.news = self.subject.news.count();
         let removals = self.subject.tasks.removals();
         let live = self.subject.tasks.live();
         // What a delta cannot say is that a task is gone.
@@ -115,6 +124,11 @@ impl Builder {
             memory_used_bytes: signed((self.subject.memory_used)()),
             heartbeat_interval_ms: u32::try_from(self.heartbeat.as_millis()).unwrap_or(u32::MAX),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
     }
 
     /// How often at least the controller hears of this worker.

@@ -83,11 +83,13 @@ async fn stream(
                 }
             }
             _ = tick.tick() => send(&sender, builder).await?,
-            _ = beats.tick() => match sender.try_send(builder.beat()) {
+            _ = beats.tick() => if builder.has_news() {
+                send(&sender, builder).await?;
+            } else { match sender.try_send(builder.beat()) {
                 // What waits there will be heard as well.
                 Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => {}
                 Err(mpsc::error::TrySendError::Closed(_)) => return Err(Ended::Closed),
-            },
+            }},
         }
     }
 }

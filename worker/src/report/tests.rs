@@ -33,6 +33,7 @@ fn subject(rig: &Rig) -> Subject {
         clock: WallClock::from_fn(|| UnixMillis(61_500)),
         memory_budget_bytes: 512,
         memory_used: Arc::new(|| 17),
+        news: News::default(),
     }
 }
 
@@ -276,6 +277,18 @@ fn report_from(rig: &Rig) -> (JoinSet<()>, CancellationToken) {
 }
 
 // Real time: sockets do not wait for a paused clock.
+#[tokio::test]
+async fn what_is_news_is_told_with_the_next_beat() {
+    let rig = settled(&[(task(0), 1)]).await;
+    let mut builder = Builder::new(subject(&rig), HEARTBEAT);
+    builder.reports(Instant::now());
+    assert!(!builder.has_news());
+    builder.subject().news.add();
+    assert!(builder.has_news());
+    builder.reports(Instant::now());
+    assert!(!builder.has_news(), "told twice");
+}
+
 #[tokio::test]
 async fn reports_follow_the_leader() {
     let rig = settled(&[(task(0), 1)]).await;

@@ -37,6 +37,7 @@ async fn start() -> Setup {
         DataPath {
             engine: Arc::new(fake),
             memory_used: Arc::new(|| 0),
+            news: News::default(),
             kill: CancellationToken::new(),
         }
     })

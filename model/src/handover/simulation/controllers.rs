@@ -52,7 +52,13 @@ impl World {
     /// One round. A leader that dies after `writes` of its two transactions has done the first only.
     pub(super) fn reconcile(&mut self, writes: usize) -> Steps {
         let lost = self.lost();
-        let steps = steps(&self.plan, &self.ledger, &lost, &Harmless::new());
+        let known = Known {
+            ledger: &self.ledger,
+            lost: &lost,
+            harmless: &Harmless::new(),
+            words: &self.said,
+        };
+        let steps = steps(&self.plan, known);
         if writes >= 1 {
             self.write(&lost, &steps.revoke, &BTreeMap::new());
         }

@@ -120,4 +120,16 @@ impl World {
             process.running.remove(task);
         }
     }
+
+    /// Tells the leader what it copies.
+    pub(super) fn report(&mut self, worker: &WorkerId) {
+        self.said.0.retain(|(owner, _), _| owner != worker);
+        let Some(process) = self.processes.get(worker) else {
+            return;
+        };
+        for (task, epoch) in &process.running {
+            let key = (worker.clone(), task.clone());
+            self.said.0.insert(key, *epoch);
+        }
+    }
 }

@@ -208,7 +208,11 @@ impl Lane {
         {
             state.doubt = None;
         }
-        state.mode = Some(flow.sender.mode());
+        let mode = Some(flow.sender.mode());
+        if state.mode != mode {
+            state.mode = mode;
+            self.shared.news.add();
+        }
         if state.checkpoint != Some(checkpoint) {
             state.checkpoint = Some(checkpoint);
             state.moved_at = self.shared.clock.now();

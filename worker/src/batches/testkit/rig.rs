@@ -124,6 +124,7 @@ impl Rig {
             metrics: LinkMetrics::new(&link),
             paths: BatchMetrics::new(&link),
             base: Instant::now(),
+            news: crate::news::News::default(),
         };
         let spec = TaskSpec {
             id: task(made.partition),
