@@ -194,8 +194,15 @@ fn chunk_write(
             gained: BTreeSet::new(),
         });
     }
+    let tasks = content.0.values().flat_map(|topic| &topic.tasks);
+    let gained: BTreeSet<TaskId> = tasks
+        .filter(|(_, epoch)| epoch.is_none())
+        .map(|(task, _)| task.clone())
+        .collect();
     if let Some(stored) = stored
         && !again
+        // What is given anew to whom has it gets another epoch.
+        && gained.is_empty()
         && content.assignment(stored.assignment.generation) == stored.assignment
         && !book
             .unreadable
@@ -203,11 +210,6 @@ fn chunk_write(
     {
         return None;
     }
-    let tasks = content.0.values().flat_map(|topic| &topic.tasks);
-    let gained: BTreeSet<TaskId> = tasks
-        .filter(|(_, epoch)| epoch.is_none())
-        .map(|(task, _)| task.clone())
-        .collect();
     let requires = if gained.is_empty() {
         Requires::Nothing
     } else {

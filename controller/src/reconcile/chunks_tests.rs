@@ -80,6 +80,22 @@ fn only_chunks_that_differ_are_written() {
     assert_eq!(written[0].requires, Requires::Nothing);
 }
 
+/// It covered for a successor, and is the planned owner again.
+#[test]
+fn what_a_worker_has_of_an_older_ownership_is_given_anew() {
+    let mut book = empty_book();
+    register(&mut book, "w1", 3);
+    let orders = task("orders", 0);
+    assign(&mut book, "w1", &[orders.clone()], 7);
+    assign(&mut book, "w2", &[orders.clone()], 8);
+    let placements = [(orders.clone(), "w1")];
+    let written = writes(&book, &placements, &["w2"], &BTreeSet::new());
+    let given = written.iter().find(|write| write.worker == worker("w1"));
+    let given = given.expect("written, though it lists the same tasks");
+    assert_eq!(given.gained, [orders].into());
+    assert_eq!(given.requires, Requires::Registered(Revision(3)));
+}
+
 #[test]
 fn what_is_taken_away_from_a_live_worker_is_emptied_not_deleted() {
     let mut book = empty_book();
