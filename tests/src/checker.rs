@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::record::Content;
+use crate::{record::Content, settings};
 
 /// A topic and a partition of it.
 pub type Lane = (String, i32);
@@ -234,6 +234,16 @@ impl Report {
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.is_complete() && self.repeated.count == 0
+    }
+
+    /// Whether the copy is what the engine under test promises: exact, or complete.
+    #[must_use]
+    pub fn is_as_promised(&self) -> bool {
+        if settings::is_exactly_once() {
+            self.is_exact()
+        } else {
+            self.is_complete()
+        }
     }
 }
 

@@ -85,8 +85,9 @@ pub fn skip(tier: Tier) -> bool {
 pub fn skip_without(tier: Tier, missing: Option<String>) -> bool {
     let verdict = verdict(tier, missing, settings::required(tier.name()));
     if let Some(reason) = &verdict {
-        // Not by a macro: what those print of a test that passes is shown to nobody.
-        drop(writeln!(std::io::stderr(), "{reason}"));
+        // Not by a macro: what those print of a test that passes is shown to nobody. On a line of its own: the
+        // test's name stands there already.
+        drop(writeln!(std::io::stderr(), "\n{reason}"));
     }
     verdict.is_some()
 }

@@ -110,7 +110,7 @@ async fn run(
     println!("flows from its new address after {:?}", moved.elapsed());
     let produced = healthy_load.finish(DEADLINE).await?;
     let report = tail.complete(&produced, DEADLINE).await?;
-    ensure!(report.is_complete(), "{report}");
+    ensure!(report.is_as_promised(), "{report}");
     let produced = lost_load.finish(DEADLINE).await?;
     let renamed = produced
         .into_iter()
