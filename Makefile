@@ -31,24 +31,25 @@ demo: setup ## two embedded Kafka clusters, a controller and workers; DEMO_ARGS=
 test: setup-test built unit store component e2e deploy-check ## every tier, on real Kafka and etcd
 	@.ci/summary.sh
 
-# Everything at once, so that each tier finds it built the same way; the binary among it.
+# Everything at once; the binary among it. Each tier asks for the whole workspace, since what is asked for
+# decides with which features dependencies are built.
 built:
 	cargo test --locked --workspace --no-run
 
-unit: ## functions, properties, golden files, one process: no real components
-	.ci/tier.sh unit 2 --workspace --exclude kreplicator-tests
+unit: ## functions, properties, golden files, the harness itself: one process each
+	.ci/tier.sh unit 6 --workspace --lib --bins --test '[!ce]*' --test corpus
 
-store: ## the harness itself, and the metadata store on a real etcd with faults
-	.ci/tier.sh store 6 --package kreplicator-tests --lib --test 'component_store_*'
+store: ## the metadata store on a real etcd with faults
+	.ci/tier.sh store 6 --workspace --test 'component_store_*'
 
 component: ## one adapter at a time on real Kafka
-	.ci/tier.sh component 2 --package kreplicator-tests --test 'component_[!s]*'
+	.ci/tier.sh component 2 --workspace --test 'component_[!s]*'
 
 e2e: built ## the whole system on real brokers
-	.ci/tier.sh e2e 1 --package kreplicator-tests --test 'e2e_*'
+	.ci/tier.sh e2e 1 --workspace --test 'e2e_*'
 
 soak: setup-test built ## the end-to-end scenarios at full length (about an hour)
-	KREPLICATOR_SOAK=1 .ci/tier.sh soak 1 --package kreplicator-tests --test 'e2e_*'
+	KREPLICATOR_SOAK=1 .ci/tier.sh soak 1 --workspace --test 'e2e_*'
 
 deploy-check: built ## manifests against Kubernetes' schemas, their settings against the binary
 	deploy/check.sh
