@@ -48,7 +48,7 @@ component: ## one adapter at a time on real Kafka
 e2e: built ## the whole system on real brokers
 	.ci/tier.sh e2e 1 --workspace --test 'e2e_*'
 
-soak: setup-test built ## the end-to-end scenarios at full length (about an hour)
+soak: setup-test built ## the end-to-end scenarios at full length (about two hours)
 	KREPLICATOR_SOAK=1 .ci/tier.sh soak 1 --workspace --test 'e2e_*'
 
 deploy-check: built ## manifests against Kubernetes' schemas, their settings against the binary

@@ -288,6 +288,22 @@ impl Etcd {
             .collect()
     }
 
+    /// Entries whose keys begin with `prefix` below `root`; keys are told without `root`.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub async fn entries(&self, root: &str, prefix: &str) -> Result<BTreeMap<String, Vec<u8>>> {
+        let mut client = Box::pin(self.client()).await?;
+        let options = GetOptions::new().with_prefix();
+        let found = client.get(format!("{root}{prefix}"), Some(options)).await?;
+        let entries = found.kvs().iter().map(|entry| {
+            let key = entry.key_str()?;
+            let key = key.strip_prefix(root).context("a key beyond the root")?;
+            Ok((key.to_owned(), entry.value().to_vec()))
+        });
+        entries.collect()
+    }
+
     /// Compacts the history up to the newest revision, and tells that revision.
     ///
     /// # Errors

@@ -14,10 +14,12 @@
 //! - [`service`], [`system`]: our controllers and workers as processes.
 //! - [`api`], [`http`]: their front doors.
 //! - [`rig`]: everything together, for end-to-end tests.
+//! - [`commands`]: the program as an operator runs it, `verify` first of all.
 
 pub mod api;
 pub mod arrivals;
 pub mod checker;
+pub mod commands;
 pub mod etcd;
 pub mod folder;
 pub mod http;

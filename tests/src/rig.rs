@@ -307,12 +307,20 @@ static SHARED: Mutex<Option<Rig>> = Mutex::const_new(None);
 /// # Panics
 /// When the scenario fails; logs are shown and kept.
 pub fn scenario(run: impl AsyncFnOnce(&mut Rig) -> Result<()>) {
+    scenario_on(SystemOptions::new("flow", 2, 3), run);
+}
+
+/// As [`scenario`], with another system: the same one in all scenarios of a program.
+///
+/// # Panics
+/// As [`scenario`].
+pub fn scenario_on(options: SystemOptions, run: impl AsyncFnOnce(&mut Rig) -> Result<()>) {
     if skip(Tier::EndToEnd) {
         return;
     }
     RUNTIME.block_on(async {
         let mut shared = SHARED.lock().await;
-        let mut rig = usable(shared.take()).await;
+        let mut rig = usable(shared.take(), options).await;
         let outcome = std::panic::AssertUnwindSafe(run(&mut rig))
             .catch_unwind()
             .await;
@@ -334,16 +342,14 @@ pub fn scenario(run: impl AsyncFnOnce(&mut Rig) -> Result<()>) {
 }
 
 /// The rig of the scenario before, if it can be brought to run, else a new one.
-async fn usable(former: Option<Rig>) -> Rig {
+async fn usable(former: Option<Rig>, options: SystemOptions) -> Rig {
     if let Some(mut rig) = former {
         match rig.recover().await {
             Ok(()) => return rig,
             Err(fault) => eprintln!("a new rig is started, since the former: {fault:#}"),
         }
     }
-    Rig::start(SystemOptions::new("flow", 2, 3))
-        .await
-        .expect("a rig starts")
+    Rig::start(options).await.expect("a rig starts")
 }
 
 /// Waits until a topic of the base link is gone from the tasks.

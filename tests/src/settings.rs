@@ -54,6 +54,17 @@ pub fn is_exactly_once() -> bool {
     engine() != v1::Engine::Records
 }
 
+/// What the random choices of a scenario follow from (`KREPLICATOR_SEED=<number>`, to repeat those of a
+/// run that has failed); None: drawn anew.
+///
+/// # Panics
+/// When it is no number.
+#[must_use]
+pub fn seed() -> Option<u64> {
+    let seed = variable("KREPLICATOR_SEED")?;
+    Some(seed.parse().expect("KREPLICATOR_SEED is a whole number"))
+}
+
 /// Where to keep folders of test runs (`KREPLICATOR_TEST_KEEP=<folder>`); None: they are deleted.
 #[must_use]
 pub fn keep() -> Option<PathBuf> {

@@ -1,0 +1,100 @@
+//! The program as an operator runs it, against a rig.
+
+use std::{
+    fs,
+    process::{Command, Output, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::{
+    kafka::KafkaCluster,
+    rig::{LINK, Rig, TOPICS},
+    settings,
+};
+
+/// Kinds of differences that `verify` counts.
+const DIFFERENCES: [&str; 5] = ["missing", "extra", "doubled", "altered", "reordered"];
+
+impl Rig {
+    /// Compares both sides of the base link by `kreplicator verify` while the load goes on: everything that
+    /// was safe when it began is there, once and in order.
+    ///
+    /// # Errors
+    /// When it finds a difference or does not end with 0; its findings are in the error.
+    pub async fn verify(&self) -> Result<()> {
+        let safe: u64 = self.base_counts().values().sum();
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("links.yaml");
+        fs::write(&file, links(&self.source, &self.target))?;
+        let file = file.display().to_string();
+        let link = ["verify", "-f", &file, "--link", LINK];
+        // Opening a partition takes longer than comparing what a test writes.
+        let options = ["-o", "json", "--partitions-at-once", "20"];
+        let output = run(&[&link[..], &options[..]].concat()).await?;
+        let said = said(&output);
+        ensure!(output.status.success(), "{}: {said}", output.status);
+        let found: Value = serde_json::from_slice(&output.stdout).context(said)?;
+        let totals = &found["totals"];
+        let differences = DIFFERENCES.map(|kind| (kind, totals[kind].as_u64()));
+        ensure!(
+            differences.iter().all(|(_, count)| *count == Some(0)),
+            "verify ends with 0 and counts {differences:?}"
+        );
+        let compared = totals["compared"].as_u64().context("nothing compared")?;
+        ensure!(
+            compared >= safe,
+            "{compared} records compared, the load has written {safe}"
+        );
+        let seconds = &found["seconds"];
+        println!("verify: {compared} records in {seconds} s, no difference");
+        Ok(())
+    }
+
+    /// Runs a command that talks to the controllers.
+    ///
+    /// # Errors
+    /// When it does not end with 0; tells what it said.
+    pub async fn operate(&mut self, args: &[&str]) -> Result<String> {
+        let ports = self.system.controllers().iter();
+        let endpoints: Vec<String> = ports
+            .filter_map(|controller| controller.grpc_port())
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect();
+        let mut args = args.to_vec();
+        for endpoint in &endpoints {
+            args.extend(["--endpoint", endpoint]);
+        }
+        let output = run(&args).await?;
+        let said = said(&output);
+        ensure!(
+            output.status.success(),
+            "{args:?}: {}: {said}",
+            output.status
+        );
+        Ok(said)
+    }
+}
+
+/// The base link as `apply` and `verify` read it.
+fn links(source: &KafkaCluster, target: &KafkaCluster) -> String {
+    let [source, target] = [source, target].map(KafkaCluster::direct);
+    let topics = TOPICS.join(", ");
+    format!(
+        "clusters:\n  a: {{bootstrap_servers: [\"{source}\"]}}\n  b: {{bootstrap_servers: [\"{target}\"]}}\n\
+         links:\n  {LINK}: {{source: a, target: b, topics: [{topics}]}}\n"
+    )
+}
+
+async fn run(args: &[&str]) -> Result<Output> {
+    let mut command = Command::new(settings::program());
+    command.args(args).stdin(Stdio::null());
+    Ok(tokio::task::spawn_blocking(move || command.output()).await??)
+}
+
+fn said(output: &Output) -> String {
+    let parts = [&output.stdout, &output.stderr];
+    let parts = parts.map(|part| String::from_utf8_lossy(part));
+    parts.join("")
+}
