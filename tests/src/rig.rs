@@ -181,7 +181,10 @@ impl Rig {
     /// When something is missing after a minute.
     pub async fn caught_up(&self) -> Result<Report> {
         let report = self.tail.complete(&self.base_counts(), CATCH_UP).await?;
-        ensure!(report.is_as_promised(), "the target is not a copy: {report}");
+        ensure!(
+            report.is_as_promised(),
+            "the target is not a copy: {report}"
+        );
         Ok(report)
     }
 

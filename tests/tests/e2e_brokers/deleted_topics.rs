@@ -97,10 +97,11 @@ async fn wait_halted(stage: &Stage, topic: &str) -> anyhow::Result<()> {
     let what = format!("the tasks of {topic} to stop");
     wait::until_true(&what, SOON, async || {
         let tasks = stage.tasks_of(LINK, topic).await?;
-        Ok(!tasks.is_empty() && tasks.iter().all(|task| {
-            let faulted = task.state() == v1::TaskState::Faulted && !task.reason.is_empty();
-            faulted && task.worker.is_empty()
-        }))
+        Ok(!tasks.is_empty()
+            && tasks.iter().all(|task| {
+                let faulted = task.state() == v1::TaskState::Faulted && !task.reason.is_empty();
+                faulted && task.worker.is_empty()
+            }))
     })
     .await
 }

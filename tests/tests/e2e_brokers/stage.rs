@@ -151,7 +151,10 @@ impl Stage {
     pub(crate) async fn caught_up(&self) -> Result<Report> {
         let counts = self.counts_of(BASE);
         let report = self.tail.complete(&counts, CATCH_UP).await?;
-        ensure!(report.is_as_promised(), "the target is not a copy: {report}");
+        ensure!(
+            report.is_as_promised(),
+            "the target is not a copy: {report}"
+        );
         Ok(report)
     }
 

@@ -32,6 +32,9 @@ const LEADER_EPOCH: i16 = 9;
 const RACK: i16 = 11;
 /// First version that has the epoch of the last record read.
 const LAST_FETCHED_EPOCH: i16 = 12;
+/// Epoch of a request that neither has a session nor wants one.
+const NO_SESSION: i32 = -1;
+
 /// Settings of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -122,6 +125,8 @@ pub struct Session {
     stage: Stage,
     /// Where a full request begins, so that no partition is always last.
     rotation: usize,
+    /// The broker keeps no session: each request names everything.
+    is_sessionless: bool,
 }
 
 impl Session {
@@ -138,6 +143,21 @@ impl Session {
             by_id: false,
             stage: Stage::Full { old: 0 },
             rotation: 0,
+            is_sessionless: false,
+        }
+    }
+
+    /// For a single question, or a few: the broker is asked to keep no session. It has room for a limited
+    /// number (`max.incremental.fetch.session.cache.slots`, 1,000 by default), and one that nobody uses
+    /// any more takes the place of others for minutes.
+    ///
+    /// # Source
+    /// KIP-227, "Sessionless fetch": id 0 and epoch -1, as `FetchMetadata.LEGACY` of Kafka 4.3.1.
+    #[must_use]
+    pub fn sessionless(settings: Settings) -> Self {
+        Self {
+            is_sessionless: true,
+            ..Self::new(settings)
         }
     }
 
@@ -215,6 +235,7 @@ impl Session {
         }
         self.by_id = by_id;
         let (id, epoch) = match self.stage {
+            Stage::Full { .. } if self.is_sessionless => (0, NO_SESSION),
             Stage::Full { old } => (old, 0),
             Stage::Incremental { id, epoch } => (id, epoch),
         };
@@ -315,6 +336,7 @@ impl Session {
         self.stage = match (self.stage, response.session_id) {
             // No room for a session at the broker: everything is named each time.
             (_, 0) => Stage::Full { old: 0 },
+            _ if self.is_sessionless => Stage::Full { old: 0 },
             (Stage::Full { .. }, id) => Stage::Incremental { id, epoch: 1 },
             (Stage::Incremental { id, .. }, other) if id != other => Stage::Full { old: id },
             (Stage::Incremental { id, epoch }, _) => Stage::Incremental {

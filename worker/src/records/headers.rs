@@ -46,16 +46,27 @@ impl fmt::Debug for KafkaHeaders<'_> {
 /// What a header counts where its size cannot be told.
 const UNREADABLE_HEADER_BYTES: u64 = 256;
 
-/// Bytes of names and values; an estimate where a name is not text.
-pub(super) fn size(headers: Option<&BorrowedHeaders>) -> u64 {
-    let Some(headers) = headers else { return 0 };
-    let mut bytes = 0;
-    let mut add = |name: &str, value: Option<&[u8]>| {
-        bytes += name.len() + value.map_or(0, <[u8]>::len);
-    };
-    match KafkaHeaders(headers).visit(&mut add) {
-        Ok(()) => bytes as u64,
-        Err(UnreadableHeaders) => headers.count() as u64 * UNREADABLE_HEADER_BYTES,
+/// Tells sizes of headers. Each name that is not text costs a panic, so it remembers that one was met.
+#[derive(Debug, Default)]
+pub(super) struct Scale {
+    /// Some name was not text: from then on only the number of headers is asked for.
+    estimates: bool,
+}
+
+impl Scale {
+    /// Bytes of names and values; an estimate once a name was not text.
+    pub(super) fn bytes(&mut self, headers: &dyn Headers) -> u64 {
+        let mut bytes = 0;
+        let mut add = |name: &str, value: Option<&[u8]>| {
+            bytes += name.len() + value.map_or(0, <[u8]>::len);
+        };
+        if !self.estimates {
+            match headers.visit(&mut add) {
+                Ok(()) => return bytes as u64,
+                Err(UnreadableHeaders) => self.estimates = true,
+            }
+        }
+        headers.count() as u64 * UNREADABLE_HEADER_BYTES
     }
 }
 
@@ -90,7 +101,34 @@ mod tests {
             ("a".into(), Some(Vec::new())),
         ];
         assert_eq!(seen, expected);
-        assert_eq!(size(Some(owned.as_borrowed())), 4);
-        assert_eq!(size(None), 0);
+        let bytes = Scale::default().bytes(&KafkaHeaders(owned.as_borrowed()));
+        assert_eq!(bytes, 4);
+    }
+
+    /// Two headers that cannot be read, and how often somebody tried.
+    #[derive(Debug, Default)]
+    struct Odd(std::cell::Cell<u32>);
+
+    impl Headers for Odd {
+        fn count(&self) -> usize {
+            2
+        }
+
+        fn visit(&self, _: &mut dyn FnMut(&str, Option<&[u8]>)) -> Result<(), UnreadableHeaders> {
+            self.0.set(self.0.get() + 1);
+            Err(UnreadableHeaders)
+        }
+
+        fn native(&self) -> Option<&dyn Any> {
+            None
+        }
+    }
+
+    #[test]
+    fn c012_names_that_are_not_text_are_asked_for_once() {
+        let (odd, mut scale) = (Odd::default(), Scale::default());
+        let bytes = [(); 3].map(|()| scale.bytes(&odd));
+        assert_eq!(bytes, [2 * UNREADABLE_HEADER_BYTES; 3]);
+        assert_eq!(odd.0.get(), 1, "each time costs a panic");
     }
 }

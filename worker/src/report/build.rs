@@ -1,6 +1,10 @@
 //! What a report says.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use kreplicator_model::{
     ids::{Offset, TaskId, UnixMillis},
@@ -32,8 +36,16 @@ pub(super) struct Builder {
     want_full: bool,
     totals: BTreeMap<TaskId, Totals>,
     measured_at: Option<Instant>,
+    pulse: Pulse,
+}
+
+/// Says that the worker lives. Apart from the reports, which ask every task and wait for each that is busy.
+/// Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Pulse {
+    subject: Subject,
     /// Records and bytes per second as told last.
-    told_rates: (f64, f64),
+    told_rates: Arc<Mutex<(f64, f64)>>,
     /// How often at least the controller hears of this worker.
     heartbeat: Duration,
 }
@@ -49,8 +61,11 @@ struct Totals {
 impl Builder {
     pub(super) fn new(subject: Subject, heartbeat: Duration) -> Self {
         Self {
-            told_rates: (0.0, 0.0),
-            heartbeat,
+            pulse: Pulse {
+                subject: subject.clone(),
+                told_rates: Arc::default(),
+                heartbeat,
+            },
             subject,
             said: BTreeMap::new(),
             removals: 0,
@@ -86,7 +101,8 @@ impl Builder {
                 (id, report)
             })
             .collect();
-        self.told_rates = self.rates(&reports, now);
+        let rates = self.rates(&reports, now);
+        self.pulse.note(rates);
         if full {
             self.said.clear();
         }
@@ -103,27 +119,10 @@ impl Builder {
             messages.push(v1::WorkerReport {
                 full: full && messages.is_empty(),
                 tasks: rest.by_ref().take(TASKS_PER_MESSAGE_MAX).collect(),
-                ..self.beat()
+                ..self.pulse.beat()
             });
         }
         messages
-    }
-
-    /// A report in which nothing has changed.
-    pub(super) fn beat(&self) -> v1::WorkerReport {
-        let (records_per_second, bytes_per_second) = self.told_rates;
-        v1::WorkerReport {
-            worker: self.subject.worker.to_string(),
-            incarnation: self.subject.health.incarnation().unwrap_or_default(),
-            sent_at_ms: self.subject.clock.now().0,
-            full: false,
-            tasks: Vec::new(),
-            records_per_second,
-            bytes_per_second,
-            memory_budget_bytes: signed(self.subject.memory_budget_bytes),
-            memory_used_bytes: signed((self.subject.memory_used)()),
-            heartbeat_interval_ms: u32::try_from(self.heartbeat.as_millis()).unwrap_or(u32::MAX),
-        }
     }
 
     #[cfg(test)]
@@ -131,9 +130,9 @@ impl Builder {
         &self.subject
     }
 
-    /// How often at least the controller hears of this worker.
-    pub(super) fn heartbeat(&self) -> Duration {
-        self.heartbeat
+    /// What says that the worker lives.
+    pub(super) fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Records and bytes per second since the last look, over the tasks that run now.
@@ -170,6 +169,40 @@ impl Builder {
             Some(elapsed) if elapsed > 0.0 => (records as f64 / elapsed, bytes as f64 / elapsed),
             Some(_) | None => (0.0, 0.0),
         }
+    }
+}
+
+impl Pulse {
+    /// A report in which nothing has changed.
+    pub(super) fn beat(&self) -> v1::WorkerReport {
+        let (records_per_second, bytes_per_second) = *self.rates();
+        v1::WorkerReport {
+            worker: self.subject.worker.to_string(),
+            incarnation: self.subject.health.incarnation().unwrap_or_default(),
+            sent_at_ms: self.subject.clock.now().0,
+            full: false,
+            tasks: Vec::new(),
+            records_per_second,
+            bytes_per_second,
+            memory_budget_bytes: signed(self.subject.memory_budget_bytes),
+            memory_used_bytes: signed((self.subject.memory_used)()),
+            heartbeat_interval_ms: u32::try_from(self.heartbeat.as_millis()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// How often at least the controller hears of this worker.
+    pub(super) fn heartbeat(&self) -> Duration {
+        self.heartbeat
+    }
+
+    fn note(&self, rates: (f64, f64)) {
+        *self.rates() = rates;
+    }
+
+    fn rates(&self) -> MutexGuard<'_, (f64, f64)> {
+        self.told_rates
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kreplicator_proto::v1::{WorkerReport, fleet_client::FleetClient};
 use tokio::{
     sync::mpsc,
+    task::JoinSet,
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
@@ -13,7 +14,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use super::build::Builder;
+use super::build::{Builder, Pulse};
 use crate::{fault::chain, metrics};
 
 /// Longest wait for a connection, and for the controller to take the stream.
@@ -71,8 +72,11 @@ async fn stream(
     let mut tick = interval(every);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
-    let mut beats = interval(builder.heartbeat());
-    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks = interval(builder.pulse().heartbeat());
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // A task of its own: whoever makes reports waits for every task that is busy.
+    let mut beats = JoinSet::new();
+    beats.spawn(beat(sender.clone(), builder.pulse()));
     loop {
         tokio::select! {
             ack = acks.message() => {
@@ -83,13 +87,24 @@ async fn stream(
                 }
             }
             _ = tick.tick() => send(&sender, builder).await?,
-            _ = beats.tick() => if builder.has_news() {
+            _ = looks.tick() => if builder.has_news() {
                 send(&sender, builder).await?;
-            } else { match sender.try_send(builder.beat()) {
-                // What waits there will be heard as well.
-                Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => {}
-                Err(mpsc::error::TrySendError::Closed(_)) => return Err(Ended::Closed),
-            }},
+            },
+            Some(_) = beats.join_next() => return Err(Ended::Closed),
+        }
+    }
+}
+
+/// Says that the worker lives until the stream has ended.
+async fn beat(sender: mpsc::Sender<WorkerReport>, pulse: Pulse) {
+    let mut beats = interval(pulse.heartbeat());
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beats.tick().await;
+        match sender.try_send(pulse.beat()) {
+            // What waits there will be heard as well.
+            Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => {}
+            Err(mpsc::error::TrySendError::Closed(_)) => return,
         }
     }
 }

@@ -362,3 +362,56 @@ async fn a_leader_that_is_not_there_is_tried_again_and_left_for_the_next() {
     reporter.join_all().await;
     present.stop().await;
 }
+
+/// A task that is busy whenever it is asked.
+#[derive(Debug)]
+struct Busy(engine::TaskSpec);
+
+#[async_trait::async_trait]
+impl engine::RunningTask for Busy {
+    fn spec(&self) -> &engine::TaskSpec {
+        &self.0
+    }
+
+    fn status(&self) -> engine::Status {
+        std::thread::sleep(Duration::from_secs(3));
+        status(State::Running)
+    }
+
+    async fn stop(&self, _: Duration) -> engine::Stopped {
+        engine::Stopped::Clean
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_worker_is_heard_while_a_task_is_too_busy_to_tell_of_itself() {
+    let rig = settled(&[(task(0), 1)]).await;
+    let (reporter, shutdown) = report_from(&rig);
+    let mut leader = Running::start().await;
+    lead(&rig, &leader, "c-1").await;
+    assert!(leader.next().await.full);
+    let spec = rig
+        .tasks
+        .get(&task(0))
+        .expect("it runs")
+        .task
+        .spec()
+        .clone();
+    let busy = crate::tasks::Live {
+        task: Arc::new(Busy(spec)),
+        started_at: UnixMillis(0),
+    };
+    rig.tasks.insert(task(1), busy);
+    // What was made before the task came, and one or two beats at most that were due with it.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    while timeout(Duration::ZERO, leader.next()).await.is_ok() {}
+    let began = Instant::now();
+    for _ in 0..4 {
+        leader.next().await;
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    shutdown.cancel();
+    drop(reporter);
+    leader.stop().await;
+}

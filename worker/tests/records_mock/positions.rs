@@ -9,8 +9,12 @@ use kreplicator_model::{
 use kreplicator_worker::engine::Stopped;
 use tokio::time::sleep;
 
-use crate::rig::{
-    Rec, Rig, STOP, copied, faulted, fill, numbered, quick_config, read, spec, status_where, values,
+use crate::{
+    rig::{
+        Rec, Rig, STOP, Stream, copied, faulted, fill, numbered, quick_config, read, spec,
+        status_where, values,
+    },
+    wire,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,4 +168,20 @@ async fn checkpoints_can_live_on_the_target() {
     let task = rig.start("orders", 0);
     let status = copied(task.as_ref(), 12).await;
     assert_eq!(status.records_total, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c114_a_commit_marker_at_the_end_is_passed_beside_a_topic_that_never_rests() {
+    let rig = Rig::new();
+    rig.topic("quiet", 1);
+    rig.topic("busy", 1);
+    fill(&rig.source, "quiet", &numbered(0, 0..10));
+    let marker = wire::commit_marker(1_700_000_000_000);
+    wire::produce(&rig.source.bootstrap_servers(), "quiet", &marker).await;
+    let _stream = Stream::into(&rig.source, "busy");
+    let _busy = rig.start("busy", 0);
+    let quiet = rig.start("quiet", 0);
+    let status = copied(quiet.as_ref(), 11).await;
+    assert_eq!(status.records_total, 10);
+    assert_eq!(status.gap_records_total, 0);
 }

@@ -280,6 +280,43 @@ pub(crate) fn fill(cluster: &Mock, topic: &str, records: &[Rec]) {
     producer.flush(PATIENCE).expect("written");
 }
 
+/// Writes a record every few milliseconds until this is dropped.
+pub(crate) struct Stream {
+    end: Arc<AtomicBool>,
+}
+
+impl Stream {
+    /// Into partition 0 of a topic.
+    pub(crate) fn into(cluster: &Mock, topic: &'static str) -> Self {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", cluster.bootstrap_servers())
+            .set("linger.ms", "0")
+            .create()
+            .expect("a producer");
+        let end = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&end);
+        std::thread::spawn(move || {
+            while !ended.load(Ordering::SeqCst) {
+                let record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic)
+                    .partition(0)
+                    .payload(b"busy".as_slice());
+                producer
+                    .send(record)
+                    .map_err(|(fault, _)| fault)
+                    .expect("queued");
+                producer.poll(Duration::from_millis(5));
+            }
+        });
+        Self { end }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Numbered records of one partition.
 pub(crate) fn numbered(partition: i32, numbers: std::ops::Range<usize>) -> Vec<Rec> {
     numbers

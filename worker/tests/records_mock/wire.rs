@@ -11,10 +11,33 @@ use tokio::{
 /// # Source
 /// <https://kafka.apache.org/documentation/#recordbatch>
 pub(crate) fn batch(timestamp: i64, header: Option<(&[u8], &[u8])>, value: &[u8]) -> Vec<u8> {
+    batch_of(0, timestamp, None, header, value)
+}
+
+/// What ends a committed transaction in a partition's log: a record that no consumer is shown.
+///
+/// # Source
+/// <https://kafka.apache.org/documentation/#controlbatch>
+pub(crate) fn commit_marker(timestamp: i64) -> Vec<u8> {
+    /// `isTransactional` and `isControlBatch`.
+    const ATTRIBUTES: i16 = 0x30;
+    // Version 0 and type 1, commit; version 0 and the coordinator's epoch.
+    let (key, value) = ([0, 0, 0, 1], [0; 6]);
+    batch_of(ATTRIBUTES, timestamp, Some(&key), None, &value)
+}
+
+fn batch_of(
+    attributes: i16,
+    timestamp: i64,
+    key: Option<&[u8]>,
+    header: Option<(&[u8], &[u8])>,
+    value: &[u8],
+) -> Vec<u8> {
     let mut record = vec![0];
     varint(&mut record, 0);
     varint(&mut record, 0);
-    varint(&mut record, -1);
+    varint(&mut record, key.map_or(-1, length));
+    record.extend_from_slice(key.unwrap_or_default());
     varint(&mut record, length(value));
     record.extend_from_slice(value);
     varint(&mut record, i64::from(header.is_some()));
@@ -25,7 +48,7 @@ pub(crate) fn batch(timestamp: i64, header: Option<(&[u8], &[u8])>, value: &[u8]
         record.extend_from_slice(value);
     }
     let mut checked = Vec::new();
-    checked.extend_from_slice(&0_i16.to_be_bytes());
+    checked.extend_from_slice(&attributes.to_be_bytes());
     checked.extend_from_slice(&0_i32.to_be_bytes());
     checked.extend_from_slice(&timestamp.to_be_bytes());
     checked.extend_from_slice(&timestamp.to_be_bytes());

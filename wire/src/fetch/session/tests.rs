@@ -161,6 +161,24 @@ fn a_broker_without_room_for_sessions_is_told_everything_each_time() {
 }
 
 #[test]
+fn a_question_without_a_session_leaves_none_at_the_broker() {
+    let mut session = Session::sessionless(Settings::default());
+    session.update(at("ants", 0), id(1), from(10));
+    // Whatever the broker says.
+    for told in [
+        answer(0),
+        answer(7),
+        refusal(Code::INVALID_FETCH_SESSION_EPOCH),
+        answer(0),
+    ] {
+        let next = message(&mut session, NEWEST);
+        assert_eq!((next.session_id, next.session_epoch), (0, -1));
+        assert_eq!(offsets(&next), [(0, 10)]);
+        session.apply(told).expect("taken");
+    }
+}
+
+#[test]
 fn a_lost_answer_and_another_refusal_lose_nothing() {
     let mut session = opened();
     session.update(at("ants", 1), id(1), from(25));

@@ -7,7 +7,7 @@ use rdkafka::message::{
 
 use crate::{
     records::{
-        headers::{self, KafkaHeaders},
+        headers::{KafkaHeaders, Scale},
         lane::{Lane, Taken},
     },
     sink::{NoHeaders, Record},
@@ -46,10 +46,12 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Hands the record to a lane as coming from one opening.
-    pub(super) fn hand_to(self, lane: &Lane, opening: u64) -> Taken {
+    /// Hands the record to a lane as coming from one opening, whose headers `scale` weighs.
+    pub(super) fn hand_to(self, lane: &Lane, opening: u64, scale: &mut Scale) -> Taken {
         let length = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len) as u64;
-        let payload_bytes = length(self.key) + length(self.value) + headers::size(self.headers);
+        let headers = self.headers.map(KafkaHeaders);
+        let header_bytes = headers.as_ref().map_or(0, |headers| scale.bytes(headers));
+        let payload_bytes = length(self.key) + length(self.value) + header_bytes;
         let mut record = Record {
             offset: Offset(self.offset),
             timestamp: self.timestamp.to_millis().map(UnixMillis),
@@ -58,13 +60,9 @@ impl<'a> Parts<'a> {
             headers: &NoHeaders,
             payload_bytes,
         };
-        match self.headers {
-            None => lane.take(opening, &record),
-            Some(headers) => {
-                let headers = KafkaHeaders(headers);
-                record.headers = &headers;
-                lane.take(opening, &record)
-            }
+        if let Some(headers) = &headers {
+            record.headers = headers;
         }
+        lane.take(opening, &record)
     }
 }

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::fault::{Fault, Kind};
 use crate::records::{
+    headers::Scale,
     lane::{Lane, LaneNumber, Taken},
     positions::Evidence,
 };
@@ -48,6 +49,8 @@ pub(super) struct Pump {
     held_back: BTreeSet<LaneNumber>,
     woken: Vec<LaneNumber>,
     scanned_at: Instant,
+    /// Statistics came, and the queue has not been seen empty since.
+    to_pass: bool,
     /// Partitions that this consumer had open before.
     known: HashSet<(String, i32)>,
     room: Room,
@@ -61,6 +64,7 @@ struct Opening {
     /// Fetched already and waiting for the lane.
     backlog: Backlog,
     evidence: Evidence,
+    scale: Scale,
 }
 
 /// What is to be done between two polls, when everything that was said is put together.
@@ -100,6 +104,7 @@ impl Pump {
             held_back: BTreeSet::new(),
             woken: Vec::new(),
             scanned_at: Instant::now(),
+            to_pass: false,
             known: HashSet::new(),
             room: Room::new(backlog_bytes_max),
             nudger,
@@ -172,6 +177,7 @@ impl Pump {
                 number: opening,
                 backlog: Backlog::default(),
                 evidence: Evidence::new(is_first),
+                scale: Scale::default(),
                 lane,
             };
             self.places.insert(number, place.clone());
@@ -241,8 +247,9 @@ impl Pump {
                 }
                 Some(Err(fault)) => self.consumer_error(&fault),
                 None => {
-                    let was_empty = !wait.is_zero() && consumer.context().served() == served_before;
-                    if was_empty {
+                    // The library looks into the queue whatever the time it is given.
+                    let was_empty = consumer.context().served() == served_before;
+                    if was_empty && std::mem::take(&mut self.to_pass) {
                         self.pass_over();
                     }
                     return;
@@ -263,7 +270,7 @@ impl Pump {
         };
         if opening.backlog.is_empty() {
             let parts = Parts::of_borrowed(message);
-            match parts.hand_to(&opening.lane, opening.number) {
+            match parts.hand_to(&opening.lane, opening.number, &mut opening.scale) {
                 Taken::Sent => return opening.evidence.record(),
                 Taken::Dropped => return,
                 Taken::Full => {}
@@ -320,7 +327,8 @@ impl Pump {
         }
         while let Some(message) = opening.backlog.first() {
             let parts = Parts::of(message);
-            if parts.hand_to(&opening.lane, opening.number) == Taken::Full {
+            let taken = parts.hand_to(&opening.lane, opening.number, &mut opening.scale);
+            if taken == Taken::Full {
                 break;
             }
             opening.backlog.pop(&mut self.room);
@@ -337,6 +345,7 @@ impl Pump {
     }
 
     fn note_statistics(&mut self, next: &HashMap<(String, i32), Offset>) {
+        self.to_pass = true;
         let mut key = (String::new(), 0);
         for (topic, partitions) in &mut self.open {
             key.0.clone_from(topic);
