@@ -167,11 +167,7 @@ impl ClusterAdmin for Admin {
 
 impl From<Error> for AdminError {
     fn from(error: Error) -> Self {
-        // The text of a secret's error is in its source.
-        let text = match std::error::Error::source(&error) {
-            Some(cause) => format!("{error}: {cause}"),
-            None => error.to_string(),
-        };
+        let text = error.full_text();
         match error {
             Error::Unsupported { .. } => Self::Unsupported(text),
             Error::AlreadyExists { .. } => Self::AlreadyExists(text),

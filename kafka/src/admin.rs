@@ -17,11 +17,7 @@ use kreplicator_model::{
 use tokio::sync::Semaphore;
 
 use self::clients::Clients;
-use crate::{
-    error::Error,
-    properties::{allows_auto_create, client_properties},
-    secrets::SecretSource,
-};
+use crate::{error::Error, properties::client_properties, secrets::SecretSource};
 
 /// What a cluster says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -67,7 +63,8 @@ pub struct NewTopic {
 
 /// Longest wait for one call unless [`Admin::with_deadline`] says otherwise.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(15);
-/// Calls of one cluster that may wait at the same time; more queue up, within their deadline.
+/// Calls of one cluster that may block a thread at the same time; more queue up, within their deadline.
+/// Changes and descriptions of topics are not among them: the library answers those without a thread.
 const PARALLEL_CALLS_MAX: usize = 4;
 
 /// Administration of one cluster. Clones share the clients.
@@ -92,7 +89,7 @@ impl Admin {
         Ok(Self {
             cluster: cluster.id.clone(),
             expected_cluster_id: cluster.expected_cluster_id.clone(),
-            auto_create: allows_auto_create(cluster),
+            auto_create: cluster.allows_auto_create(),
             deadline: DEADLINE_DEFAULT,
             permits: Arc::new(Semaphore::new(PARALLEL_CALLS_MAX)),
             clients: Arc::new(Clients::create(&cluster.id, &properties)?),
@@ -104,12 +101,6 @@ impl Admin {
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
-    }
-
-    /// The cluster administered.
-    #[must_use]
-    pub fn cluster(&self) -> &ClusterId {
-        &self.cluster
     }
 
     /// Whether [`Admin::topic_auto`] is allowed: the cluster's client options say so.

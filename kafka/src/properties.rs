@@ -128,13 +128,6 @@ pub fn client_properties(
     Ok(ClientProperties(properties))
 }
 
-/// Whether missing topics may be left to the cluster's own automatic creation; see
-/// [`ALLOW_AUTO_CREATE`].
-#[must_use]
-pub fn allows_auto_create(cluster: &Cluster) -> bool {
-    cluster.allows_auto_create()
-}
-
 fn set_tls(cluster: &Cluster, tls: &Tls, set: &mut impl FnMut(&str, &str)) -> Result<(), Error> {
     let files = [
         ("ssl.ca.location", "tls.ca_file", &tls.ca_file),
@@ -393,7 +386,7 @@ mod tests {
         let properties = properties(&cluster);
         assert_eq!(properties.get("socket.timeout.ms"), Some("5000"));
         assert_eq!(properties.get(ALLOW_AUTO_CREATE), None);
-        assert!(allows_auto_create(&cluster));
+        assert!(cluster.allows_auto_create());
     }
 
     #[test]

@@ -102,6 +102,30 @@ async fn calls_that_a_mock_cluster_lacks_are_told_as_unsupported() {
 }
 
 #[tokio::test]
+async fn a_call_of_several_requests_has_one_deadline() {
+    let mock = MockCluster::new(1).expect("a mock cluster");
+    mock.create_topic("orders", 2, 1).expect("made");
+    let mut cluster = cluster(&mock.bootstrap_servers());
+    cluster
+        .client_options
+        .insert(ALLOW_AUTO_CREATE.to_owned(), "true".to_owned());
+    let admin = connect(&cluster);
+    admin.metadata().await.expect("connected");
+    // Growing looks the topic up first and asks for the brokers then: together longer than allowed.
+    mock.broker_round_trip_time(1, Duration::from_millis(1_500))
+        .expect("set");
+    let admin = admin.with_deadline(Duration::from_secs(2));
+    let began = tokio::time::Instant::now();
+    let grown = admin.grow_topic(&name("orders"), 4).await;
+    assert!(grown.is_err(), "{grown:?}");
+    assert!(
+        began.elapsed() < Duration::from_millis(2_700),
+        "{:?}: {grown:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test]
 async fn automatic_creation_works_where_the_options_allow_it() {
     let mock = MockCluster::new(1).expect("a mock cluster");
     let mut cluster = cluster(&mock.bootstrap_servers());

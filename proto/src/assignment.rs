@@ -184,12 +184,13 @@ impl TryFrom<&v1::TargetLimits> for TargetLimits {
 
     fn try_from(message: &v1::TargetLimits) -> Result<Self, Self::Error> {
         let mut faults = Faults::default();
-        let mut number = |path: &str, value: i64| {
+        let mut number = |path: &str, value: Option<i64>| {
+            let value = value?;
             let number = u64::try_from(value).ok();
             if number.is_none() {
                 faults.add(path, format!("{value} is negative"));
             }
-            number.filter(|number| *number > 0)
+            number
         };
         let max_message_bytes = number("max_message_bytes", message.max_message_bytes);
         let before = number("timestamp_before_max_ms", message.timestamp_before_max_ms);
@@ -272,14 +273,12 @@ impl From<&Assignment> for v1::AssignmentChunk {
 impl From<&TargetLimits> for v1::TargetLimits {
     fn from(limits: &TargetLimits) -> Self {
         let millis = |duration: Option<Duration>| {
-            duration.map_or(0, |duration| {
-                i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-            })
+            duration.map(|duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
         };
         Self {
             max_message_bytes: limits
                 .max_message_bytes
-                .map_or(0, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+                .map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
             timestamp_before_max_ms: millis(limits.timestamp_before_max),
             timestamp_after_max_ms: millis(limits.timestamp_after_max),
             compacted: limits.compacted,

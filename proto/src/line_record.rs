@@ -9,6 +9,7 @@ use kreplicator_model::{
 
 use crate::{
     fault::{Faults, FieldFault},
+    stored::present,
     v1,
 };
 
@@ -171,9 +172,4 @@ impl From<&ProducerRecord> for v1::ProducerRecord {
             target_cluster_id: record.target_cluster_id.clone().unwrap_or_default(),
         }
     }
-}
-
-/// Empty text means absent.
-fn present(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
 }

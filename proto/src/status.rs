@@ -109,7 +109,7 @@ impl Refusal {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code(), refusal.to_string())
+        Self::new(refusal.code(), cut(refusal.to_string()))
     }
 }
 
@@ -137,26 +137,32 @@ impl From<Unreadable> for Refusal {
     }
 }
 
-/// One fault a line, cut to [`MESSAGE_BYTES_MAX`].
+/// One fault a line.
 fn lines<T: fmt::Display>(faults: &[T]) -> String {
-    let mut text = String::new();
-    for (index, fault) in faults.iter().enumerate() {
-        let line = fault.to_string();
-        // Room for the last line of a text that is cut.
-        let room = MESSAGE_BYTES_MAX.saturating_sub(64);
-        if text.len() + line.len() + 1 > room {
-            if text.is_empty() {
-                text.extend(line.chars().take(room / 4));
-                text.push('…');
-            } else {
-                text.push_str(&format!("\n… and {} more", faults.len() - index));
-            }
-            break;
+    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+/// Cuts a text to [`MESSAGE_BYTES_MAX`]: after the last line that fits, with the number of those left
+/// out, or within the first where that one alone is too long.
+fn cut(mut text: String) -> String {
+    if text.len() <= MESSAGE_BYTES_MAX {
+        return text;
+    }
+    // Room for what the cut is told with.
+    let room = text.floor_char_boundary(MESSAGE_BYTES_MAX - 64);
+    let kept = text.as_bytes().get(..=room).unwrap_or_default();
+    match kept.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => {
+            let all = text.lines().count();
+            text.truncate(end);
+            let left_out = all - text.lines().count();
+            text.push_str(&format!("\n… and {left_out} more"));
         }
-        if !text.is_empty() {
-            text.push('\n');
+        None => {
+            text.truncate(room);
+            text.push('…');
         }
-        text.push_str(&line);
     }
     text
 }
@@ -179,22 +185,77 @@ mod tests {
         );
     }
 
-    #[test]
-    fn c110_a_long_list_of_faults_is_cut_and_counted() {
-        let faults: Vec<String> = (0..12_000)
-            .map(|n| format!("topic t-{n} clashes"))
-            .collect();
-        let message = Refusal::Precondition(faults).to_string();
-        assert!(message.len() <= MESSAGE_BYTES_MAX, "{}", message.len());
-        let shown = message.lines().count() - 1;
-        let last = message.lines().last().expect("a last line");
-        assert_eq!(last, format!("… and {} more", 12_000 - shown));
+    /// A refusal of each kind that tells this text.
+    fn all(text: &str) -> Vec<Refusal> {
+        let owned = || text.to_owned();
+        let all = vec![
+            Refusal::Invalid(text.lines().map(|line| FieldFault::new("", line)).collect()),
+            Refusal::Precondition(text.lines().map(ToOwned::to_owned).collect()),
+            Refusal::NotFound {
+                kind: "topic",
+                id: owned(),
+            },
+            Refusal::Exists {
+                kind: "link",
+                id: owned(),
+            },
+            Refusal::RequestIdReused {
+                id: owned(),
+                method: "Apply".to_owned(),
+            },
+            Refusal::Contended(owned()),
+            Refusal::Unavailable(owned()),
+            Refusal::Exhausted(owned()),
+            Refusal::TooLate(owned()),
+            Refusal::Internal(owned()),
+        ];
+        let codes: std::collections::HashSet<Code> = all.iter().map(Refusal::code).collect();
+        assert_eq!(codes.len(), 9, "of ten kinds two share a code");
+        all
     }
 
     #[test]
-    fn one_line_that_is_too_long_is_still_shown_in_part() {
-        let message = Refusal::precondition("é".repeat(10_000)).to_string();
-        assert!(message.len() <= MESSAGE_BYTES_MAX);
-        assert!(message.starts_with("éé") && message.ends_with('…'));
+    fn c110_a_long_list_of_faults_is_cut_and_counted() {
+        let lines: Vec<String> = (0..12_000)
+            .map(|n| format!("topic t-{n} clashes"))
+            .collect();
+        for refusal in all(&lines.join("\n")) {
+            let told = format!("{:?}", refusal.code());
+            let status = Status::from(refusal);
+            let message = status.message();
+            assert!(message.len() <= MESSAGE_BYTES_MAX, "{told}");
+            if matches!(status.code(), Code::NotFound | Code::AlreadyExists) {
+                // Names are quoted, so theirs is one line.
+                assert!(message.ends_with('…'), "{told}: {message}");
+                continue;
+            }
+            let shown = message.lines().count() - 1;
+            assert!(shown > 100, "{told}: {shown}");
+            let last = message.lines().last().expect("a last line");
+            assert_eq!(last, format!("… and {} more", 12_000 - shown), "{told}");
+            let last_shown = message.lines().nth(shown - 1).expect("shown");
+            assert!(last_shown.ends_with("clashes"), "{told}: {last_shown}");
+        }
+    }
+
+    #[test]
+    fn c110_one_line_that_is_too_long_is_still_shown_in_part() {
+        for refusal in all(&"é".repeat(10_000)) {
+            let told = format!("{:?}", refusal.code());
+            let status = Status::from(refusal);
+            let message = status.message();
+            assert!(message.len() <= MESSAGE_BYTES_MAX, "{told}");
+            assert!(message.contains("éé"), "{told}: {message}");
+            assert!(message.ends_with('…'), "{told}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_fits_is_told_as_it_is() {
+        let line = "x".repeat(MESSAGE_BYTES_MAX - 1);
+        for text in [format!("{line}é"), format!("{line}x"), String::new()] {
+            let told = cut(text.clone());
+            assert_eq!(told == text, text.len() <= MESSAGE_BYTES_MAX);
+        }
     }
 }

@@ -66,6 +66,11 @@ pub fn message<M: Message + Default>(key: &str, bytes: &[u8]) -> Result<M, Unrea
     })
 }
 
+/// Empty text means absent.
+pub(crate) fn present(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
 macro_rules! stored {
     ($($value:ty => $message:ty),* $(,)?) => {$(
         impl Stored for $value {

@@ -8,6 +8,7 @@ use kreplicator_model::{
 
 use crate::{
     fault::{Faults, FieldFault},
+    stored::present,
     v1,
 };
 
@@ -39,7 +40,6 @@ impl TryFrom<&v1::TopicRecord> for TopicRecord {
             let path = format!("origin_clusters[{index}]");
             origin_clusters.extend(faults.take(path, ClusterId::new(cluster)));
         }
-        let present = |text: &String| (!text.is_empty()).then(|| text.clone());
         let whole = || {
             Some(Self {
                 target: target?,

@@ -1,14 +1,18 @@
 //! Assignments and lists that nobody of ours writes are refused as a whole, with every fault.
 
+use std::time::Duration;
+
 use kreplicator_model::{
     ids::{LinkId, OwnerEpoch, Partition, TaskId, TopicName},
     ownership::Owned,
+    target_limits::TargetLimits,
 };
 use kreplicator_proto::{
     assignment::{Assignment, Ownership},
     fault::FieldFault,
     v1,
 };
+use prost::Message;
 
 fn start() -> Option<v1::StartPolicy> {
     Some(v1::StartPolicy {
@@ -72,8 +76,8 @@ fn every_fault_of_an_assignment_is_told() {
         start: None,
         first_partitions: -1,
         target_limits: Some(v1::TargetLimits {
-            max_message_bytes: -1,
-            timestamp_after_max_ms: -2,
+            max_message_bytes: Some(-1),
+            timestamp_after_max_ms: Some(-2),
             ..v1::TargetLimits::default()
         }),
         ..topic("orders", &[-1])
@@ -91,6 +95,21 @@ fn every_fault_of_an_assignment_is_told() {
             "topics[0].target_limits.timestamp_after_max_ms",
         ]
     );
+}
+
+#[test]
+fn a_limit_of_zero_is_not_the_absence_of_a_limit() {
+    let limits = TargetLimits {
+        max_message_bytes: Some(0),
+        timestamp_before_max: Some(Duration::ZERO),
+        timestamp_after_max: Some(Duration::ZERO),
+        ..TargetLimits::default()
+    };
+    for limits in [limits, TargetLimits::default()] {
+        let bytes = v1::TargetLimits::from(&limits).encode_to_vec();
+        let message = v1::TargetLimits::decode(bytes.as_slice()).expect("sound");
+        assert_eq!(TargetLimits::try_from(&message), Ok(limits));
+    }
 }
 
 #[test]

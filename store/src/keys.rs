@@ -104,12 +104,6 @@ pub fn topic_record(link: &LinkId, topic: &TopicName) -> String {
     format!("{TOPIC_RECORDS}{link}/{topic}")
 }
 
-/// `task/<link>/`
-#[must_use]
-pub fn topic_records_of(link: &LinkId) -> String {
-    format!("{TOPIC_RECORDS}{link}/")
-}
-
 /// `line/<link>/<topic>`
 #[must_use]
 pub fn lines(topic: &LinkTopic) -> String {

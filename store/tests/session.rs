@@ -186,6 +186,31 @@ async fn a_lease_that_outlived_its_fence_is_kept_under_a_new_incarnation() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn c055_writes_that_are_refused_wait_longer_each_time_though_renewals_succeed() {
+    let store = Flaky::new();
+    let (session, registration) = start(&store).await;
+    store.set(Weather::ReadOnly);
+    let before = store.commits();
+    let written = session.update_value(b"two".to_vec()).await;
+    assert!(written.is_err(), "nothing was written");
+    sleep(MINUTE).await;
+    let tried = store.commits() - before;
+    // Half of 5 s at least between attempts in the end.
+    assert!((10..=40).contains(&tried), "{tried} attempts in a minute");
+    assert!(
+        registration.fence.is_open(),
+        "the lease is renewed meanwhile"
+    );
+    store.set(Weather::Clear);
+    sleep(2 * TTL).await;
+    let entry = store.get(KEY).await.expect("up").expect("registered");
+    assert_eq!(
+        (entry.value.as_slice(), session.incarnation()),
+        (b"two".as_slice(), 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_process_with_the_same_id_waits_for_the_first() {
     let store = Flaky::new();
     let (first, registration) = start(&store).await;

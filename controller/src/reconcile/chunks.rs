@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 use kreplicator_model::{
     ids::{LinkTopic, OwnerEpoch, PlanGeneration, TaskId, WorkerId},
     resolve::Resolved,
-    target_limits::TargetLimits,
 };
 use kreplicator_proto::assignment::{AssignedTopic, Assignment};
 use kreplicator_store::{api::Revision, keys};
@@ -78,9 +77,8 @@ impl Content {
 pub(crate) struct Terms<'a> {
     resolved: &'a Resolved,
     targets: &'a BTreeMap<LinkTopic, TargetState>,
-    /// Limits as told last, for topics that were not looked at yet by this leader.
-    limits: BTreeMap<&'a LinkTopic, TargetLimits>,
-    book: &'a Book,
+    /// As told last, for topics that were not looked at yet by this leader.
+    told: BTreeMap<&'a LinkTopic, &'a AssignedTopic>,
 }
 
 impl<'a> Terms<'a> {
@@ -92,8 +90,7 @@ impl<'a> Terms<'a> {
         Self {
             resolved,
             targets,
-            limits: book.plan.limits(),
-            book,
+            told: book.plan.told_last(),
         }
     }
 
@@ -101,12 +98,15 @@ impl<'a> Terms<'a> {
     fn of(&self, topic: &LinkTopic) -> Option<AssignedTopic> {
         let Some(resolved) = self.resolved.topics.get(topic) else {
             // Of a link that cannot be read: it goes on as it was.
-            let mut told = self.book.plan.topic(topic)?.clone();
-            told.partitions.clear();
-            return Some(told);
+            let told = *self.told.get(topic)?;
+            return Some(AssignedTopic {
+                target_topic: told.target_topic.clone(),
+                partitions: BTreeMap::new(),
+                ..*told
+            });
         };
         let looked_at = self.targets.get(topic).and_then(|target| target.limits);
-        let limits = looked_at.or_else(|| self.limits.get(topic).copied());
+        let limits = looked_at.or_else(|| self.told.get(topic).map(|told| told.limits));
         Some(AssignedTopic {
             target_topic: resolved.target_topic.clone(),
             start: resolved.start,

@@ -27,12 +27,12 @@ use super::{
     reasons::{Intent, Reasons},
     sources::{Sources, sources},
     state::{Facts, fleet_state},
-    stuck::{Findings, StuckTasks},
+    stuck::{Findings, StuckTasks, takers},
     succession::{Spoken, Succession, harmless},
     topics,
     views::Views,
     wants::wants,
-    writer::{Published, WriteError, Writer},
+    writer::{Published, WriteError, Writer, note_oversized},
 };
 use crate::{discovery::Snapshot, heavy::heavy, targets::TargetState};
 
@@ -149,7 +149,7 @@ impl Pass {
         if writable && self.know_plan().await {
             let live = self.book.workers.keys().cloned().collect();
             verdict = self.liveness.step(now, &live, &self.book.ledger.workers());
-            stuck = self.find_stuck(now, &verdict);
+            stuck = self.find_stuck(now, &verdict, &resolved);
             let planned = self
                 .plan_and_publish(&resolved, &targets, &halted, &verdict, &stuck)
                 .await;
@@ -261,20 +261,12 @@ impl Pass {
         }
     }
 
-    fn find_stuck(&mut self, now: Duration, verdict: &Verdict) -> Findings {
+    fn find_stuck(&mut self, now: Duration, verdict: &Verdict, resolved: &Resolved) -> Findings {
         let book = &self.book;
-        let leaving = |id: &WorkerId| {
-            let live = book.workers.get(id);
-            book.drains.contains(id) || live.is_some_and(|worker| worker.live.draining)
-        };
-        let takers = verdict
-            .active
-            .iter()
-            .filter(|id| !leaving(id))
-            .cloned()
-            .collect();
+        let suspects = self.parts.suspects.borrow().clone();
+        let takers = takers(book, &verdict.active, &suspects);
         let stuck = &mut self.stuck;
-        let findings = heavy(|| stuck.step(now, &book.ledger, &verdict.active, &takers));
+        let findings = heavy(|| stuck.step(now, &book.ledger, resolved, &verdict.active, &takers));
         self.parts.metrics.stuck.set(findings.stuck.len() as f64);
         for (worker, chunk) in &findings.again {
             warn!(%worker, chunk, "tasks are not taken on, writing their assignment again");
@@ -327,7 +319,10 @@ impl Pass {
             .chunks(&mut self.book, writes, &mut published)
             .await;
         self.plan_unknown = written.is_err();
-        self.oversized = published.oversized;
+        let whole = written.is_ok();
+        for worker in note_oversized(&mut self.oversized, published.oversized, whole) {
+            error!(%worker, "an assignment is too large to store");
+        }
         let ledger = &self.book.ledger;
         self.succession.note(&decision, ledger);
         let doubles = self.succession.double_claims(ledger).len();

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kreplicator_model::{
-    ids::{LinkTopic, PlanGeneration, WorkerId},
-    target_limits::TargetLimits,
-};
+use kreplicator_model::ids::{LinkTopic, PlanGeneration, WorkerId};
 use kreplicator_proto::{
     assignment::{AssignedTopic, Assignment},
     stored::{Stored, message},
@@ -223,23 +220,17 @@ impl PlanBook {
         chunks.map(|((_, chunk), entry)| (*chunk, entry))
     }
 
-    /// What was told to the workers about a topic last.
-    pub(crate) fn topic(&self, topic: &LinkTopic) -> Option<&AssignedTopic> {
-        let number = keys::chunk_of(&topic.link, &topic.topic);
-        let mut chunks = self
-            .chunks
-            .iter()
-            .filter(|((_, chunk), _)| *chunk == number);
-        chunks.find_map(|(_, chunk)| chunk.assignment.topics.get(topic))
-    }
-
-    /// Limits that were told to the workers last, by topic.
-    pub(crate) fn limits(&self) -> BTreeMap<&LinkTopic, TargetLimits> {
-        let topics = self
+    /// What was told to the workers last, by topic: of several chunks with a topic the one of the latest
+    /// generation counts.
+    pub(crate) fn told_last(&self) -> BTreeMap<&LinkTopic, &AssignedTopic> {
+        let mut chunks: Vec<&Assignment> = self
             .chunks
             .values()
-            .flat_map(|chunk| &chunk.assignment.topics);
-        topics.map(|(topic, told)| (topic, told.limits)).collect()
+            .map(|chunk| &chunk.assignment)
+            .collect();
+        chunks.sort_by_key(|assignment| assignment.generation);
+        let topics = chunks.into_iter().flat_map(|chunk| &chunk.topics);
+        topics.collect()
     }
 }
 

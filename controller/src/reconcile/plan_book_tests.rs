@@ -107,3 +107,19 @@ fn replacing_tells_what_differs() {
     let differs = plan.replace(&now, Revision(10), &mut unreadable);
     assert_eq!(differs, [(worker("w1"), 0), (worker("w1"), 2)]);
 }
+
+#[test]
+fn of_several_chunks_with_a_topic_the_latest_generation_says_what_was_told_last() {
+    let of = |worker: &str, generation, limit| {
+        let mut told = Assignment::decode(&key(0), &chunk(generation, 5).value).expect("readable");
+        let topic = told.topics.get_mut(&topic("orders")).expect("told");
+        topic.limits.max_message_bytes = Some(limit);
+        let key = keys::assignment(&crate::reconcile::fixtures::worker(worker), 0);
+        (key, entry(told.encode(), 5))
+    };
+    for (first, second) in [(4, 9), (9, 4)] {
+        let plan = load(&[of("w1", first, first), of("w2", second, second)], 8);
+        let told = plan.told_last()[&topic("orders")];
+        assert_eq!(told.limits.max_message_bytes, Some(9));
+    }
+}

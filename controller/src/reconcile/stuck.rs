@@ -14,8 +14,11 @@ use std::{
 use kreplicator_model::{
     ids::{OwnerEpoch, TaskId, WorkerId},
     ownership::Ledger,
+    resolve::Resolved,
 };
 use kreplicator_store::keys;
+
+use super::book::Book;
 
 /// Workers that a task is tried on after the first one.
 const MOVES_MAX: usize = 3;
@@ -70,6 +73,26 @@ pub(crate) struct StuckTask {
     pub(crate) refused: bool,
 }
 
+/// Who may be given tasks: active workers that are neither to be emptied nor silent.
+pub(crate) fn takers(
+    book: &Book,
+    active: &BTreeSet<WorkerId>,
+    suspects: &BTreeSet<WorkerId>,
+) -> BTreeSet<WorkerId> {
+    let takes = |id: &&WorkerId| {
+        let live = book.workers.get(*id);
+        let is_leaving = live.is_some_and(|worker| worker.live.draining);
+        !is_leaving && !book.drains.contains(*id) && !suspects.contains(*id)
+    };
+    active.iter().filter(takes).cloned().collect()
+}
+
+/// Whether a task is asked for.
+fn is_wanted(resolved: &Resolved, task: &TaskId) -> bool {
+    let topic = resolved.topics.get(&task.link_topic());
+    topic.is_some_and(|topic| topic.runs() && task.partition.0 < topic.partitions)
+}
+
 impl StuckTasks {
     /// Tasks count as stuck when they were not taken on `after` they were assigned.
     pub(crate) fn new(after: Duration) -> Self {
@@ -80,11 +103,13 @@ impl StuckTasks {
         }
     }
 
-    /// Looks at every assignment of the workers that live. `takers` may be given tasks.
+    /// Looks at every assignment of the workers that live. `takers` may be given tasks; what was tried
+    /// for tasks that are neither assigned nor asked for any more is forgotten.
     pub(crate) fn step(
         &mut self,
         now: Duration,
         ledger: &Ledger,
+        resolved: &Resolved,
         live: &BTreeSet<WorkerId>,
         takers: &BTreeSet<WorkerId>,
     ) -> Findings {
@@ -121,7 +146,7 @@ impl StuckTasks {
             if tried.to.as_ref().is_some_and(|to| !takers.contains(to)) {
                 tried.to = None;
             }
-            tried.to.is_some() || assigned.contains(task)
+            assigned.contains(task) || (tried.to.is_some() && is_wanted(resolved, task))
         });
         self.act(now, ledger, loads)
     }
@@ -200,6 +225,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::reconcile::fixtures;
 
     const AFTER: Duration = Duration::from_secs(10);
 
@@ -230,6 +256,11 @@ mod tests {
         ledger.set_assigned(&worker(to), chunk(), at, tasks);
     }
 
+    /// The task is asked for.
+    fn wanted() -> Resolved {
+        fixtures::resolved(&[("orders", 1)])
+    }
+
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
@@ -240,7 +271,7 @@ mod tests {
         let mut stuck = StuckTasks::new(AFTER);
         let live = workers(&["w1", "w2"]);
         assign(&mut ledger, "w1", 5);
-        let findings = stuck.step(seconds(0), &ledger, &live, &live);
+        let findings = stuck.step(seconds(0), &ledger, &wanted(), &live, &live);
         assert_eq!(findings.next_check, Some(AFTER));
         let owned = Owned {
             epoch: OwnerEpoch(5),
@@ -248,7 +279,7 @@ mod tests {
         };
         ledger.set_owned(&worker("w1"), chunk(), 5, [(task(), owned)].into());
         assert_eq!(
-            stuck.step(seconds(60), &ledger, &live, &live),
+            stuck.step(seconds(60), &ledger, &wanted(), &live, &live),
             Findings::default()
         );
     }
@@ -269,16 +300,16 @@ mod tests {
             ledger.set_owned(&owner, chunk(), i64::MAX, BTreeMap::new());
             assert!(
                 stuck
-                    .step(seconds(at), &ledger, &live, &live)
+                    .step(seconds(at), &ledger, &wanted(), &live, &live)
                     .stuck
                     .is_empty()
             );
-            let first = stuck.step(seconds(at + 10), &ledger, &live, &live);
+            let first = stuck.step(seconds(at + 10), &ledger, &wanted(), &live, &live);
             assert_eq!(first.again, [(owner.clone(), chunk())].into());
             assert!(first.stuck[&task()].refused);
-            let again = stuck.step(seconds(at + 11), &ledger, &live, &live);
+            let again = stuck.step(seconds(at + 11), &ledger, &wanted(), &live, &live);
             assert!(again.again.is_empty(), "written again and again");
-            let second = stuck.step(seconds(at + 20), &ledger, &live, &live);
+            let second = stuck.step(seconds(at + 20), &ledger, &wanted(), &live, &live);
             assert_eq!(second.stuck[&task()].worker, owner);
             let Some(next) = second.pinned.get(&task()) else {
                 break;
@@ -292,7 +323,7 @@ mod tests {
                 i64::try_from(revision).expect("small"),
                 BTreeMap::new(),
             );
-            let between = stuck.step(seconds(at + 21), &ledger, &live, &live);
+            let between = stuck.step(seconds(at + 21), &ledger, &wanted(), &live, &live);
             assert_eq!(
                 between.pinned.get(&task()),
                 Some(next),
@@ -303,7 +334,7 @@ mod tests {
             at += 22;
         }
         assert_eq!(seen_on.len(), 1 + MOVES_MAX, "{seen_on:?}");
-        let at_last = stuck.step(seconds(at + 1000), &ledger, &live, &live);
+        let at_last = stuck.step(seconds(at + 1000), &ledger, &wanted(), &live, &live);
         assert!(at_last.pinned.is_empty());
         assert!(at_last.stuck.contains_key(&task()));
     }
@@ -315,8 +346,8 @@ mod tests {
         let live = workers(&["w1", "w2"]);
         assign(&mut ledger, "w1", 5);
         ledger.set_owned(&worker("w1"), chunk(), 5, BTreeMap::new());
-        stuck.step(seconds(0), &ledger, &live, &live);
-        let findings = stuck.step(seconds(20), &ledger, &live, &live);
+        stuck.step(seconds(0), &ledger, &wanted(), &live, &live);
+        let findings = stuck.step(seconds(20), &ledger, &wanted(), &live, &live);
         assert_eq!(findings.pinned[&task()], worker("w2"));
         ledger.set_assigned(&worker("w1"), chunk(), 6, BTreeMap::new());
         assign(&mut ledger, "w2", 7);
@@ -325,10 +356,10 @@ mod tests {
             stopping: false,
         };
         ledger.set_owned(&worker("w2"), chunk(), 7, [(task(), owned)].into());
-        let findings = stuck.step(seconds(500), &ledger, &live, &live);
+        let findings = stuck.step(seconds(500), &ledger, &wanted(), &live, &live);
         assert_eq!(findings.pinned[&task()], worker("w2"));
         assert!(findings.stuck.is_empty());
-        let findings = stuck.step(seconds(501), &ledger, &live, &workers(&["w1"]));
+        let findings = stuck.step(seconds(501), &ledger, &wanted(), &live, &workers(&["w1"]));
         assert!(
             findings.pinned.is_empty(),
             "pinned to a worker that is emptied"
@@ -341,8 +372,8 @@ mod tests {
         let mut stuck = StuckTasks::new(AFTER);
         let live = workers(&["w1", "w2"]);
         assign(&mut ledger, "w1", 5);
-        stuck.step(seconds(0), &ledger, &live, &live);
-        let findings = stuck.step(seconds(100), &ledger, &live, &live);
+        stuck.step(seconds(0), &ledger, &wanted(), &live, &live);
+        let findings = stuck.step(seconds(100), &ledger, &wanted(), &live, &live);
         assert!(!findings.stuck[&task()].refused);
         assert!(findings.pinned.is_empty());
         assert_eq!(findings.again.len(), 1);
@@ -354,10 +385,37 @@ mod tests {
         let mut stuck = StuckTasks::new(AFTER);
         assign(&mut ledger, "w1", 5);
         let live = workers(&["w2"]);
-        stuck.step(seconds(0), &ledger, &live, &live);
+        stuck.step(seconds(0), &ledger, &wanted(), &live, &live);
         assert_eq!(
-            stuck.step(seconds(100), &ledger, &live, &live),
+            stuck.step(seconds(100), &ledger, &wanted(), &live, &live),
             Findings::default()
         );
+    }
+
+    #[test]
+    fn a_task_that_nobody_asks_for_any_more_is_forgotten_with_its_pin() {
+        let mut ledger = Ledger::new(keys::chunk_of);
+        let mut stuck = StuckTasks::new(AFTER);
+        let live = workers(&["w1", "w2"]);
+        assign(&mut ledger, "w1", 5);
+        ledger.set_owned(&worker("w1"), chunk(), 5, BTreeMap::new());
+        stuck.step(seconds(0), &ledger, &wanted(), &live, &live);
+        let findings = stuck.step(seconds(20), &ledger, &wanted(), &live, &live);
+        assert_eq!(findings.pinned[&task()], worker("w2"));
+        ledger.set_assigned(&worker("w1"), chunk(), 6, BTreeMap::new());
+        let findings = stuck.step(seconds(21), &ledger, &Resolved::default(), &live, &live);
+        assert!(findings.pinned.is_empty());
+        assert!(stuck.tried.is_empty());
+    }
+
+    #[test]
+    fn who_is_leaving_or_silent_takes_nothing() {
+        let mut book = fixtures::empty_book();
+        for name in ["w1", "w2", "w3"] {
+            fixtures::register(&mut book, name, 1);
+        }
+        book.drains.insert(worker("w2"));
+        let active = workers(&["w1", "w2", "w3"]);
+        assert_eq!(takers(&book, &active, &workers(&["w3"])), workers(&["w1"]));
     }
 }

@@ -14,7 +14,7 @@ use kreplicator_store::{
     keys,
 };
 use prost::Message;
-use tracing::{debug, error};
+use tracing::debug;
 
 use super::{
     book::Book,
@@ -59,6 +59,22 @@ pub(crate) struct Published {
     pub(crate) given: Vec<Given>,
     /// Workers with a chunk that is larger than the store takes; it was left as it was.
     pub(crate) oversized: BTreeSet<WorkerId>,
+}
+
+/// Keeps up which workers have a chunk that is too large, from what one publication found; after one
+/// that broke off the others are as they were. Gives those that are new.
+pub(crate) fn note_oversized(
+    known: &mut BTreeSet<WorkerId>,
+    found: BTreeSet<WorkerId>,
+    whole: bool,
+) -> BTreeSet<WorkerId> {
+    let new = found.difference(known).cloned().collect();
+    if whole {
+        *known = found;
+    } else {
+        known.extend(found);
+    }
+    new
 }
 
 /// Most changes and comparisons of one transaction: etcd's limit holds for each.
@@ -159,7 +175,7 @@ impl Writer {
             if batch.is_empty() {
                 // Alone it does not fit: skipping it is all that can be done.
                 let write = writes.next().expect("peeked");
-                error!(worker = %write.worker, chunk = write.chunk, "assignment is too large to store");
+                debug!(worker = %write.worker, chunk = write.chunk, "assignment is left out");
                 published.oversized.insert(write.worker);
                 continue;
             }

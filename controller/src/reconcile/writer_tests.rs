@@ -314,3 +314,16 @@ async fn records_are_written_in_batches_and_only_over_what_was_read() {
     let stale = scene.writer.records(&mut book, verified).await;
     assert!(matches!(stale, Err(WriteError::Conflict)));
 }
+
+#[test]
+fn a_chunk_that_is_too_large_is_told_once_until_it_fits_again() {
+    let mut known = BTreeSet::new();
+    let huge = || BTreeSet::from([worker("huge")]);
+    assert_eq!(note_oversized(&mut known, huge(), true), huge());
+    assert_eq!(note_oversized(&mut known, huge(), true), BTreeSet::new());
+    // Broken off before it came to that chunk.
+    note_oversized(&mut known, BTreeSet::new(), false);
+    assert_eq!(note_oversized(&mut known, huge(), true), BTreeSet::new());
+    note_oversized(&mut known, BTreeSet::new(), true);
+    assert_eq!(note_oversized(&mut known, huge(), true), huge());
+}

@@ -13,6 +13,7 @@ use tracing::warn;
 
 use super::{
     LinkWants, Settings, States, TargetProblem, TargetState, Want,
+    budget::Share,
     calls::{Calls, Done, Job},
     decide::{Facts, Step, decide},
     settings,
@@ -21,10 +22,6 @@ use crate::discovery::{ClusterTopics, Discovery};
 
 /// Most topics made, grown or looked at in one round, so that the first ones are not told after the last.
 const BATCH_MAX: usize = 64;
-/// Most partitions that were made or grown and do not show in the cluster's metadata yet, unless one
-/// topic alone has more. A broker that makes thousands at once keeps its other clients waiting
-/// (C049); so new ones are asked for no faster than it shows that it is done with those before.
-const UNSEEN_PARTITIONS_MAX: i32 = 256;
 /// Shortest time between looks at whether a change shows; the longer it takes the seldomer it is
 /// looked for, each time after a further [`LOOKS_PART`]th of the time that has passed.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -43,6 +40,7 @@ pub(super) struct Keeper {
     discovery: Discovery,
     wants: watch::Receiver<Arc<LinkWants>>,
     states: Arc<States>,
+    share: Share,
     cancel: CancellationToken,
     entries: BTreeMap<LinkTopic, Entry>,
     /// When the target is looked at for changes that do not show yet.
@@ -56,6 +54,8 @@ struct Entry {
     failures: u32,
     /// Not acted on before.
     retry_at: Option<Instant>,
+    /// Only news of its cluster tells what is to be done: no time does.
+    waits_for_news: bool,
     /// When it was made or grown, until that shows.
     unseen_since: Option<Instant>,
     /// Settings are looked at again then; None: at once.
@@ -73,23 +73,11 @@ struct Work {
     check: Vec<Job>,
     /// There was more than fits one round.
     more: bool,
-    /// Partitions that were made or grown, or are about to be, and do not show yet.
-    unseen_partitions: i32,
 }
 
 impl Work {
     fn is_empty(&self) -> bool {
         self.create.is_empty() && self.grow.is_empty() && self.check.is_empty()
-    }
-
-    /// Whether so many new partitions may be asked for now.
-    fn takes(&mut self, partitions: i32) -> bool {
-        let sum = self.unseen_partitions.saturating_add(partitions);
-        let takes = self.unseen_partitions == 0 || sum <= UNSEEN_PARTITIONS_MAX;
-        if takes {
-            self.unseen_partitions = sum;
-        }
-        takes
     }
 }
 
@@ -99,6 +87,7 @@ impl Keeper {
         discovery: Discovery,
         wants: watch::Receiver<Arc<LinkWants>>,
         states: Arc<States>,
+        share: Share,
         cancel: CancellationToken,
     ) -> Self {
         Self {
@@ -106,6 +95,7 @@ impl Keeper {
             discovery,
             wants,
             states,
+            share,
             cancel,
             entries: BTreeMap::new(),
             look_at: Instant::now(),
@@ -135,6 +125,7 @@ impl Keeper {
                         None => std::future::pending().await,
                     }
                 } => {}
+                () = self.share.freed() => {}
             }
         }
     }
@@ -208,10 +199,12 @@ impl Keeper {
             let found = seen.topics.get(&want.target_topic);
             found.map(|found| found.partitions)
         };
+        let mut unseen: i32 = 0;
         for (topic, entry) in &mut self.entries {
             let want = wants.topics.get(topic);
-            work.unseen_partitions += entry.unseen_partitions(want, found, now);
+            unseen = unseen.saturating_add(entry.unseen_partitions(want, found, now));
         }
+        self.share.begin(unseen);
         for (topic, want) in &wants.topics {
             let facts = Facts {
                 topic,
@@ -235,7 +228,9 @@ impl Keeper {
             let waits = entry.retry_at.is_some_and(|at| at > now);
             let unseen = entry.unseen_since.is_some();
             let new_partitions = want.partitions - facts.found.unwrap_or_default();
-            let (list, job) = match decide(&facts, &wants.link.target_topics) {
+            let step = decide(&facts, &wants.link.target_topics);
+            entry.waits_for_news = matches!(step, Step::Wait);
+            let (list, job) = match step {
                 Step::Hold {
                     partitions,
                     problem,
@@ -257,7 +252,7 @@ impl Keeper {
                     if let Some(usable) = &mut entry.state.partitions {
                         *usable = facts.found.unwrap_or_default();
                     }
-                    if waits || unseen || !work.takes(new_partitions) {
+                    if waits || unseen || !self.share.takes(new_partitions) {
                         continue;
                     }
                     let is_new = step == Step::Create;
@@ -361,15 +356,23 @@ impl Keeper {
         let look_at = self.unseen_since().map(|_| self.look_at);
         let entries = self.entries.values();
         entries
-            .filter_map(|entry| entry.retry_at.or(entry.check_at))
+            .filter_map(Entry::wake_at)
             .chain(look_at)
             .min()
-            // A time that has passed belongs to a topic that waits for news, not for time.
+            // A time that has passed belongs to a topic that waits for others.
             .map(|at| at.max(Instant::now() + LOOK_INTERVAL_MIN))
     }
 }
 
 impl Entry {
+    /// When something is to be done about it without any news.
+    fn wake_at(&self) -> Option<Instant> {
+        if self.waits_for_news {
+            return None;
+        }
+        self.retry_at.or(self.check_at)
+    }
+
     /// Partitions that were asked for and do not show yet; 0 once they do, or once it is time to ask
     /// again.
     fn unseen_partitions(
@@ -432,4 +435,25 @@ fn vanished(wants: &LinkWants, seen: &ClusterTopics) -> Option<TargetProblem> {
         ),
         stops: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_topic_that_waits_for_news_wakes_nobody() {
+        let past = Instant::now();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let mut entry = Entry {
+            failures: 1,
+            retry_at: Some(past),
+            check_at: Some(past),
+            waits_for_news: true,
+            ..Entry::default()
+        };
+        assert_eq!(entry.wake_at(), None);
+        entry.waits_for_news = false;
+        assert_eq!(entry.wake_at(), Some(past));
+    }
 }

@@ -6,6 +6,7 @@
 //! or target does not answer delays itself alone. What is to be done about a topic is decided
 //! in `decide`, with which settings in `settings`; both are pure.
 
+mod budget;
 mod calls;
 mod decide;
 mod keeper;
@@ -26,6 +27,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::discovery::{ClusterTopics, Discovery};
+use budget::Budgets;
 use keeper::Keeper;
 
 /// How long and how often target clusters are asked.
@@ -87,6 +89,7 @@ pub struct Targets {
     settings: Settings,
     discovery: Discovery,
     states: Arc<States>,
+    budgets: Budgets,
     keepers: BTreeMap<LinkId, Kept>,
     tasks: TaskTracker,
     cancel: CancellationToken,
@@ -123,6 +126,7 @@ impl Targets {
                 found: Mutex::default(),
                 changed,
             }),
+            budgets: Budgets::default(),
             keepers: BTreeMap::new(),
             tasks,
             cancel,
@@ -162,6 +166,7 @@ impl Targets {
     }
 
     fn start(&self, wanted: LinkWants) -> Kept {
+        let share = self.budgets.share(&wanted.link.target, &wanted.link.id);
         let (sender, receiver) = watch::channel(Arc::new(wanted));
         let cancel = self.cancel.child_token();
         let keeper = Keeper::new(
@@ -169,6 +174,7 @@ impl Targets {
             self.discovery.clone(),
             receiver,
             Arc::clone(&self.states),
+            share,
             cancel.clone(),
         );
         self.tasks.spawn(keeper.run());

@@ -35,9 +35,9 @@ impl Admin {
     /// answering.
     pub async fn metadata(&self) -> Result<ClusterMetadata, Error> {
         let metadata = self
-            .blocking("listing topics", |handles, left| {
-                let metadata = handles.reader.fetch_metadata(None, left)?;
-                let id = handles.reader.client().fetch_cluster_id(left);
+            .blocking("listing topics", self.end(), |handles, end| {
+                let metadata = handles.reader.fetch_metadata(None, left(end))?;
+                let id = handles.reader.client().fetch_cluster_id(left(end));
                 let topics = metadata
                     .topics()
                     .iter()
@@ -71,9 +71,17 @@ impl Admin {
     /// # Errors
     /// What kept the cluster from answering.
     pub async fn topic(&self, name: &TopicName) -> Result<Option<TopicMetadata>, Error> {
+        self.topic_by(self.end(), name).await
+    }
+
+    async fn topic_by(
+        &self,
+        end: Instant,
+        name: &TopicName,
+    ) -> Result<Option<TopicMetadata>, Error> {
         let topic = name.clone();
-        self.blocking("looking up a topic", move |handles, left| {
-            one_topic(&handles.reader, &topic, left)
+        self.blocking("looking up a topic", end, move |handles, end| {
+            one_topic(&handles.reader, &topic, left(end))
         })
         .await
     }
@@ -96,19 +104,24 @@ impl Admin {
         let cluster = self.cluster.clone();
         let topic = name.clone();
         let found = self
-            .blocking("creating a topic by looking it up", move |_, left| {
-                let reader: BaseConsumer<Diagnosis> =
-                    config.create_with_context(Diagnosis::new(cluster))?;
-                // The first answer may say that the topic is not there yet.
-                let end = Instant::now() + left;
-                loop {
-                    let left = end.saturating_duration_since(Instant::now());
-                    let found = one_topic(&reader, &topic, left)?;
-                    if left.is_zero() || found.as_ref().is_some_and(|topic| topic.partitions > 0) {
-                        return Ok(found);
+            .blocking(
+                "creating a topic by looking it up",
+                self.end(),
+                move |_, end| {
+                    let reader: BaseConsumer<Diagnosis> =
+                        config.create_with_context(Diagnosis::new(cluster))?;
+                    // The first answer may say that the topic is not there yet.
+                    loop {
+                        let left = left(end);
+                        let found = one_topic(&reader, &topic, left)?;
+                        if left.is_zero()
+                            || found.as_ref().is_some_and(|topic| topic.partitions > 0)
+                        {
+                            return Ok(found);
+                        }
                     }
-                }
-            })
+                },
+            )
             .await?;
         found.ok_or_else(|| Error::UnknownTopic {
             cluster: self.cluster.clone(),
@@ -127,10 +140,10 @@ impl Admin {
         names: &[TopicName],
     ) -> Result<BTreeMap<TopicName, BTreeMap<String, ConfigValue>>, Error> {
         let call = "describing topic settings";
-        let end = Instant::now() + self.deadline;
+        let end = self.end();
         let mut found = BTreeMap::new();
         let mut denied = false;
-        let broker = self.broker_for_calls().await?;
+        let broker = self.broker_for_calls(end).await?;
         for chunk in names.chunks(DESCRIBE_CHUNK) {
             let resources: Vec<_> = chunk
                 .iter()
@@ -198,11 +211,12 @@ impl Admin {
                 format!("creating topic {} and {} others", first.name, rest.len())
             }
         };
+        let end = self.end();
         let topics: Vec<LibraryTopic<'_>> = new.iter().map(library_topic).collect();
-        let broker = self.broker_for_calls().await?;
+        let broker = self.broker_for_calls(end).await?;
         let handles = self.clients.handles();
         let results = self
-            .waiting(&call, Instant::now() + self.deadline, broker, |options| {
+            .waiting(&call, end, broker, |options| {
                 let options = options.validate_only(validate_only);
                 handles.admin.create_topics(&topics, &options)
             })
@@ -245,16 +259,17 @@ impl Admin {
                 .map(|topic| topic.partitions >= total)
                 .ok_or_else(unknown)
         };
-        if has_enough(self.topic(name).await?)? {
+        let end = self.end();
+        if has_enough(self.topic_by(end, name).await?)? {
             return Ok(());
         }
         let call = format!("growing topic {name} to {total} partitions");
         let count = usize::try_from(total).unwrap_or_default();
         let grown = NewPartitions::new(name.as_str(), count);
-        let broker = self.broker_for_calls().await?;
+        let broker = self.broker_for_calls(end).await?;
         let handles = self.clients.handles();
         let results = self
-            .waiting(&call, Instant::now() + self.deadline, broker, |options| {
+            .waiting(&call, end, broker, |options| {
                 handles.admin.create_partitions([&grown], &options)
             })
             .await?;
@@ -262,34 +277,38 @@ impl Admin {
             Ok(()) => Ok(()),
             Err(Code::UnknownTopicOrPartition) => Err(unknown()),
             // Somebody else was faster.
-            Err(Code::InvalidPartitions) if has_enough(self.topic(name).await?)? => Ok(()),
+            Err(Code::InvalidPartitions) if has_enough(self.topic_by(end, name).await?)? => Ok(()),
             Err(code) => Err(self.refusal(&call, code)),
         }
     }
 
-    /// Runs a blocking call of the library on a thread for that, within the deadline and the limit
-    /// of calls at a time. A call that the library does not end keeps its place until it does.
+    /// When a call that begins now has to be over, with all its requests.
+    fn end(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    /// Runs a blocking call of the library on a thread for that, until `end` and within the limit of
+    /// calls at a time. A call that the library does not end keeps its place until it does.
     async fn blocking<T: Send + 'static>(
         &self,
         call: &str,
-        work: impl FnOnce(&Handles, Duration) -> KafkaResult<T> + Send + 'static,
+        end: Instant,
+        work: impl FnOnce(&Handles, Instant) -> KafkaResult<T> + Send + 'static,
     ) -> Result<T, Error> {
         let handles = self.clients.handles();
-        let end = Instant::now() + self.deadline;
         let permits = Arc::clone(&self.permits);
         let work = async {
             let permit = permits.acquire_owned().await.expect("never closed");
             let handles = Arc::clone(&handles);
             tokio::task::spawn_blocking(move || {
-                let left = end.saturating_duration_since(Instant::now());
-                let result = work(&handles, left);
+                let result = work(&handles, end);
                 handles.drain_events();
                 drop(permit);
                 result
             })
             .await
         };
-        match timeout(self.deadline + GRACE, work).await {
+        match timeout(left(end) + GRACE, work).await {
             Ok(Ok(result)) => self.sorted(&handles, call, result),
             Ok(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
             Err(_) => Err(handles.diagnosis.unreachable(Code::OperationTimedOut)),
@@ -299,12 +318,12 @@ impl Admin {
     /// The broker that admin operations go to; None: the controller, which is right for real
     /// clusters. Mock clusters name no controller, so the library would look for it until the
     /// deadline instead of hearing at once that the call is not supported.
-    async fn broker_for_calls(&self) -> Result<Option<i32>, Error> {
+    async fn broker_for_calls(&self, end: Instant) -> Result<Option<i32>, Error> {
         if !self.auto_create {
             return Ok(None);
         }
-        self.blocking("listing brokers", |handles, left| {
-            let metadata = handles.reader.fetch_metadata(None, left)?;
+        self.blocking("listing brokers", end, |handles, end| {
+            let metadata = handles.reader.fetch_metadata(None, left(end))?;
             Ok(metadata.brokers().first().map(|broker| broker.id()))
         })
         .await
@@ -318,7 +337,7 @@ impl Admin {
         broker: Option<i32>,
         start: impl FnOnce(AdminOptions) -> F,
     ) -> Result<T, Error> {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = left(end);
         let options = AdminOptions::new()
             .request_timeout(Some(Timeout::After(left)))
             // The controller's own wait for the change to spread.
@@ -390,6 +409,11 @@ impl Admin {
             },
         }
     }
+}
+
+/// What is left until then.
+fn left(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now())
 }
 
 fn topic_metadata(topic: &MetadataTopic) -> TopicMetadata {

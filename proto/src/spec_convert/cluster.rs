@@ -5,9 +5,10 @@ use kreplicator_model::{
     spec::{Cluster, Sasl, SaslMechanism, SecretRef, Security, Tls},
 };
 
-use super::{BOOTSTRAP_SERVERS_MAX, OPTION_NAME_BYTES_MAX, TEXT_BYTES_MAX, check_options, present};
+use super::{BOOTSTRAP_SERVERS_MAX, OPTION_NAME_BYTES_MAX, TEXT_BYTES_MAX, check_options};
 use crate::{
     fault::{Faults, FieldFault},
+    stored::present,
     v1,
 };
 

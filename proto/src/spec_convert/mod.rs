@@ -33,11 +33,6 @@ pub const EXCLUDES_MAX: usize = 100;
 /// Longest prefix of target topics: leaves room for a name within Kafka's 249 characters.
 pub const PREFIX_BYTES_MAX: usize = 200;
 
-/// Empty text means absent.
-fn present(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
 /// Option and setting names: what Kafka and librdkafka use, nothing that could hide a mistake.
 fn check_options(faults: &mut Faults, path: &str, options: &BTreeMap<String, String>) {
     faults.at_most(path, options.len(), OPTIONS_MAX);

@@ -36,15 +36,29 @@ enum Key {
     Gone(&'static str),
 }
 
+/// Writes of new values that the store does not take, though it may renew leases all the while (a
+/// full disk, a lost quorum behind one member): they wait apart from renewals.
+#[derive(Debug, Clone, Copy)]
+struct Writes {
+    /// In a row.
+    failures: u32,
+    /// None is tried before.
+    due: Instant,
+}
+
 impl Keeper {
     /// Holds a registration, through lapses as well, until the key is not ours any more.
     pub(super) async fn hold(&mut self, mut held: Held) {
         let mut fence = self.announce(held);
         let mut failures: u32 = 0;
+        let mut writes = Writes {
+            failures: 0,
+            due: Instant::now(),
+        };
         let mut beats: u32 = 0;
         let mut due = held.lease.renewed_at + self.beat();
         loop {
-            let done = match self.next_step(&fence, due, failures).await {
+            let done = match self.next_step(&fence, due, failures, writes).await {
                 Step::Lapse => {
                     self.lose(&fence, "no keep-alive was answered in time");
                     continue;
@@ -54,7 +68,19 @@ impl Keeper {
                     let check = beats.is_multiple_of(BEATS_PER_CHECK);
                     self.renew_held(&mut held, &mut fence, check).await
                 }
-                Step::Write => self.write(held, &fence).await,
+                Step::Write => match self.write(held, &fence).await {
+                    Err(error) => {
+                        writes.failures = writes.failures.saturating_add(1);
+                        self.log_failure(writes.failures, &error, "cannot write, trying again");
+                        let delay = self.config.backoff.delay(writes.failures, &mut rand::rng());
+                        writes.due = Instant::now() + delay;
+                        continue;
+                    }
+                    done => {
+                        writes.failures = 0;
+                        done
+                    }
+                },
                 Step::Check => self.check(held, &fence).await,
             };
             match done {
@@ -86,8 +112,14 @@ impl Keeper {
         }
     }
 
-    /// Waits for something to do. After a failure only renewing is tried.
-    async fn next_step(&mut self, fence: &Fence, due: Instant, failures: u32) -> Step {
+    /// Waits for something to do. After a renewal that failed only renewing is tried.
+    async fn next_step(
+        &mut self,
+        fence: &Fence,
+        due: Instant,
+        failures: u32,
+        writes: Writes,
+    ) -> Step {
         let registered = matches!(&*self.state.borrow(), SessionState::Registered(_));
         if registered && !fence.is_open() {
             return Step::Lapse;
@@ -96,14 +128,16 @@ impl Keeper {
             return Step::Renew;
         }
         let may_write = registered && failures == 0;
-        if may_write && self.desired.borrow_and_update().version != *self.written.borrow() {
+        let is_behind = self.desired.borrow_and_update().version != *self.written.borrow();
+        if may_write && is_behind && Instant::now() >= writes.due {
             return Step::Write;
         }
         tokio::select! {
             () = fence.closed(), if registered => Step::Lapse,
             () = sleep_until(due) => Step::Renew,
             () = self.verify.notified() => Step::Check,
-            Ok(()) = self.desired.changed(), if may_write => Step::Write,
+            () = sleep_until(writes.due), if may_write && is_behind => Step::Write,
+            Ok(()) = self.desired.changed(), if may_write && !is_behind => Step::Write,
         }
     }
 

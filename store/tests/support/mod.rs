@@ -32,6 +32,8 @@ pub(crate) enum Weather {
     Away,
     /// No call is answered, and every watch ends.
     Silent,
+    /// Every commit fails at once; all else is as it should be.
+    ReadOnly,
     /// Commits happen, but their answers are lost.
     AnswersLost,
 }
@@ -42,6 +44,7 @@ pub(crate) struct Flaky {
     inner: Mutex<Arc<dyn MetaStore>>,
     weather: watch::Sender<Weather>,
     calls: AtomicU64,
+    commits: AtomicU64,
     swallow_deletes: Arc<AtomicBool>,
 }
 
@@ -55,6 +58,7 @@ impl Flaky {
             inner: Mutex::new(inner),
             weather: watch::Sender::new(Weather::Clear),
             calls: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
             swallow_deletes: Arc::default(),
         })
     }
@@ -79,6 +83,11 @@ impl Flaky {
         self.calls.load(Ordering::Relaxed)
     }
 
+    /// Of these, commits.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
     /// The store behind.
     pub(crate) fn inner(&self) -> Arc<dyn MetaStore> {
         Arc::clone(&*self.inner.lock().expect("no panic"))
@@ -88,7 +97,7 @@ impl Flaky {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let weather = *self.weather.borrow();
         match weather {
-            Weather::Clear | Weather::AnswersLost => Ok(self.inner()),
+            Weather::Clear | Weather::AnswersLost | Weather::ReadOnly => Ok(self.inner()),
             Weather::Away => Err(Error::Unavailable("it is away".to_owned())),
             Weather::Silent => {
                 sleep(CALL_TIMEOUT).await;
@@ -109,7 +118,12 @@ impl MetaStore for Flaky {
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
-        let outcome = self.pass().await?.commit(txn).await;
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        let store = self.pass().await?;
+        if *self.weather.borrow() == Weather::ReadOnly {
+            return Err(Error::ReadOnly("it takes no writes".to_owned()));
+        }
+        let outcome = store.commit(txn).await;
         if *self.weather.borrow() == Weather::AnswersLost {
             return Err(Error::Unavailable("the answer was lost".to_owned()));
         }
