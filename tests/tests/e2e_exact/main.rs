@@ -7,5 +7,6 @@ mod b_false_suspicion;
 mod c_kills;
 mod d_split_brain;
 mod e_control_plane;
+mod f_planned_move;
 mod owners;
 mod stage;
