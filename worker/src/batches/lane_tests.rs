@@ -527,3 +527,17 @@ fn a_drain_asks_again_for_what_has_given_way_to_it() {
         "{events:?}"
     );
 }
+
+#[test]
+fn a_drain_that_finds_another_owner_ahead_waits_for_nothing() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 2)]);
+    let sent = rig.sent();
+    assert!(!rig.lane.drain());
+    tell(&sent[0], Answer::OutOfOrder);
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    // It ends in the middle of what would be read next.
+    rig.lane.target_seen(&view(61));
+    assert_eq!(rig.events(), [Event::Settled]);
+    assert!(rig.sent().is_empty());
+}

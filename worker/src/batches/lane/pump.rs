@@ -107,6 +107,12 @@ impl Lane {
                     flow.failed = true;
                     self.tell(Event::Overtaken);
                 }
+                // Another owner has delivered what is on its way, or more; where that ends is told by what
+                // follows, and who drains reads nothing more.
+                Some(exact::Action::Reread { .. }) if flow.draining => {
+                    flow.failed = true;
+                    self.tell(Event::Settled);
+                }
                 Some(exact::Action::Reread { from }) => {
                     if let Some(fetcher) = flow.fetcher.take() {
                         fetcher.stop(&self.source);
