@@ -26,6 +26,8 @@ pub(super) struct EtcdWatch {
     requests: WatchRequestSender,
     responses: WatchResponseStream,
     root: String,
+    /// Changes before this one are not asked for.
+    from: Revision,
     /// Fragments of revisions that are not whole yet.
     pending: Vec<WatchEvent>,
     /// When the silence began.
@@ -42,9 +44,11 @@ impl EtcdWatch {
         prefix: &str,
         from: Revision,
     ) -> std::result::Result<Self, Fault> {
+        // A watch from a revision that is still to come gets no sign of life before it has come (etcd 3.7.2,
+        // `mvcc/watchable_store.go`: `progressIfSync`), so it begins one earlier.
         let options = WatchOptions::new()
             .with_prefix()
-            .with_start_revision(from.0.max(1))
+            .with_start_revision((from.0 - 1).max(1))
             .with_progress_notify()
             .with_fragment();
         let mut watches = client
@@ -58,6 +62,7 @@ impl EtcdWatch {
             requests,
             responses,
             root,
+            from,
             pending: Vec::new(),
             heard_at: Instant::now(),
             answer_by: None,
@@ -102,7 +107,7 @@ impl EtcdWatch {
     }
 
     fn event(&self, event: &etcd_client::Event) -> Option<WatchEvent> {
-        let kv = event.kv()?;
+        let kv = event.kv().filter(|kv| kv.mod_revision() >= self.from.0)?;
         let key = kv.key_str().ok()?.strip_prefix(&self.root)?;
         Some(WatchEvent {
             key: key.to_owned(),
