@@ -204,6 +204,12 @@ pub trait Engine: Send + Sync + Debug {
 
     /// Lets go of everything, within the deadline. Tasks were stopped before.
     async fn close(&self, deadline: Duration);
+
+    /// Waits until a part of the engine has panicked, and tells which and how: some tasks may stand still
+    /// from then on and not know it, so the process has to end. Cancel safe.
+    async fn broken(&self) -> String {
+        std::future::pending().await
+    }
 }
 
 /// A task that was started.

@@ -43,6 +43,7 @@ pub mod metrics;
 pub mod records;
 pub mod report;
 pub mod sink;
+mod spawner;
 pub mod supervisor;
 pub mod tasks;
 pub mod wiring;

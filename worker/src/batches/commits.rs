@@ -14,11 +14,11 @@ use std::{
 use kreplicator_model::exact::Checkpoint;
 use kreplicator_wire::{cluster::group::Commit, topic::TopicPartition};
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{BatchConfig, ends::Group, lane::Lane, start};
-use crate::fence::OwnershipFence;
+use crate::{fence::OwnershipFence, spawner::Spawner};
 
 /// Failures in a row before it is called trouble.
 const FAILURES_TO_TELL: u32 = 2;
@@ -54,7 +54,7 @@ impl Commits {
         group: Group,
         fence: Arc<dyn OwnershipFence>,
         end: CancellationToken,
-        tracker: &TaskTracker,
+        spawner: &Spawner,
     ) -> Self {
         let commits = Self(Arc::new(Inner {
             config,
@@ -64,7 +64,7 @@ impl Commits {
             turn: tokio::sync::Mutex::default(),
         }));
         let saving = commits.clone();
-        tracker.spawn(async move {
+        spawner.spawn("the saving of checkpoints", async move {
             end.run_until_cancelled(saving.keep_saving()).await;
         });
         commits

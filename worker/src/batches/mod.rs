@@ -54,7 +54,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 pub use self::config::BatchConfig;
 use self::{
@@ -68,6 +68,7 @@ use crate::{
     engine::{Engine, LinkContext, RunningTask, Status, Stopped, TaskSpec},
     fence::OwnershipFence,
     lines::LineBook,
+    spawner::Spawner,
 };
 
 /// The engine.
@@ -81,7 +82,7 @@ pub struct BatchEngine {
     base: Instant,
     /// Ends whatever still lives when the engine is closed or everything is dropped.
     closing: CancellationToken,
-    tracker: TaskTracker,
+    spawner: Spawner,
     numbers: AtomicU64,
     state: Mutex<State>,
 }
@@ -116,7 +117,7 @@ impl BatchEngine {
             clock: WallClock::system(),
             base: Instant::now(),
             closing: cancel.child_token(),
-            tracker: TaskTracker::new(),
+            spawner: Spawner::default(),
             numbers: AtomicU64::new(0),
             state: Mutex::default(),
         })
@@ -133,7 +134,7 @@ impl BatchEngine {
         {
             return client.clone();
         }
-        let client = ends::client(cluster, &self.secrets, &self.tracker);
+        let client = ends::client(cluster, &self.secrets, self.spawner.tracker());
         let kept = (cluster.clone(), client.clone());
         state.clients.insert(cluster.id.clone(), kept);
         client
@@ -164,7 +165,7 @@ impl BatchEngine {
                     lines: Arc::clone(&self.lines),
                     clock: self.clock.clone(),
                     base: self.base,
-                    tracker: self.tracker.clone(),
+                    spawner: self.spawner.clone(),
                     cancel: self.closing.child_token(),
                 },
             );
@@ -195,7 +196,7 @@ impl Engine for BatchEngine {
             cancel: self.closing.clone(),
             _lifeline: Arc::clone(&running.lifeline),
         });
-        self.tracker.spawn(life.run());
+        self.spawner.spawn("a task", life.run());
         Arc::new(Task {
             lane,
             stops,
@@ -208,13 +209,18 @@ impl Engine for BatchEngine {
         drop(self.lock().links.remove(link));
     }
 
+    async fn broken(&self) -> String {
+        self.spawner.broken().await
+    }
+
     async fn close(&self, deadline: Duration) {
         let state = std::mem::take(&mut *self.lock());
         drop(state);
         self.closing.cancel();
-        self.tracker.close();
+        let tracker = self.spawner.tracker();
+        tracker.close();
         // Lapses where a cluster does not answer; the process is about to end.
-        drop(timeout(deadline, self.tracker.wait()).await);
+        drop(timeout(deadline, tracker.wait()).await);
     }
 }
 
