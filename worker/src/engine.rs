@@ -186,6 +186,9 @@ impl PathSeen {
 pub enum Stopped {
     /// Everything read was acknowledged and the checkpoint is saved.
     Clean,
+    /// Everything read was acknowledged, but its checkpoint could not be saved: the next owner begins at an
+    /// older one, and reads some of it again.
+    Unsaved,
     /// Time ran out or the fence closed: these records were with the client and may or may not arrive.
     Forced {
         /// Their number.

@@ -84,6 +84,7 @@ pub(crate) fn task_started() {
 pub(crate) fn task_stopped(reason: &'static str, outcome: Stopped, after: Duration) {
     let outcome = match outcome {
         Stopped::Clean => "clean",
+        Stopped::Unsaved => "unsaved",
         Stopped::Forced { .. } => "forced",
     };
     ::metrics::counter!(TASKS_STOPPED, "reason" => reason, "outcome" => outcome).increment(1);

@@ -10,7 +10,7 @@ use kreplicator_model::{
 use kreplicator_wire::topic::Leader;
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -325,13 +325,13 @@ impl Life {
             }
         }
         let in_flight_records = lane.close();
-        let saved = timeout(SAVE_TIME, self.parts.commits.save_last(&lane)).await;
-        let is_saved = matches!(saved, Ok(true));
+        let save_by = Instant::now() + SAVE_TIME;
+        let is_saved = self.parts.commits.save_last(&lane, save_by).await;
         lane.board.enter(State::Stopped, lane.shared.clock.now());
-        let stopped = if is_settled && is_saved {
-            Stopped::Clean
-        } else {
-            Stopped::Forced { in_flight_records }
+        let stopped = match (is_settled, is_saved) {
+            (true, true) => Stopped::Clean,
+            (true, false) => Stopped::Unsaved,
+            (false, _) => Stopped::Forced { in_flight_records },
         };
         debug!(task = %lane.spec.id, epoch = %lane.spec.epoch, ?stopped, "task stopped");
         // The engine's own patience may have ended.
