@@ -106,7 +106,8 @@ pub struct Status {
     pub progress_at: Option<UnixMillis>,
     /// Records acknowledged by the target since the task started here.
     pub records_total: u64,
-    /// Bytes of their keys, values and headers.
+    /// Their bytes: keys, values and headers where records are sent one by one, whole batches as they were sent
+    /// where batches are passed on.
     pub bytes_total: u64,
     /// Source offsets that no longer existed to copy.
     pub gap_records_total: u64,

@@ -45,7 +45,7 @@ pub fn describe() {
     ::metrics::describe_counter!(REGISTRATIONS, "Times this worker was registered");
     ::metrics::describe_counter!(
         OWNERSHIP_LOST,
-        "Times this worker lost its registration and stopped every task"
+        "Times this worker lost its registration and stopped every task that does not run without one"
     );
     ::metrics::describe_counter!(TASKS_STARTED, "Tasks started");
     ::metrics::describe_counter!(TASKS_STOPPED, "Tasks stopped, by reason and outcome");

@@ -35,8 +35,13 @@ use super::{
     outlet::OutletHandle,
 };
 use crate::{
-    board::Board, budget::Budget, clock::WallClock, engine::TaskSpec, fault::Fault,
-    fence::OwnershipFence, flow_metrics::LinkMetrics,
+    board::Board,
+    budget::Budget,
+    clock::WallClock,
+    engine::TaskSpec,
+    fault::Fault,
+    fence::OwnershipFence,
+    flow_metrics::{LatencySamples, LinkMetrics},
 };
 use flow::Flow;
 
@@ -123,7 +128,7 @@ struct State {
     log_start: Option<Offset>,
     log_end: Option<Offset>,
     moved_at: UnixMillis,
-    latency_sampled_at: Option<Instant>,
+    latency: LatencySamples,
     /// Trouble of source and target is shown.
     troubles: [bool; 2],
     records: u64,
@@ -195,7 +200,7 @@ impl Lane {
                 log_start: None,
                 log_end: None,
                 moved_at: now,
-                latency_sampled_at: None,
+                latency: LatencySamples::default(),
                 troubles: [false; 2],
                 records: 0,
                 bytes: 0,

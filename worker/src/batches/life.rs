@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use kreplicator_model::{
     exact::{Checkpoint, Restart, Stop as SenderStop, TargetView},
-    ids::UnixMillis,
     task::FaultKind,
 };
 use kreplicator_wire::topic::Leader;
@@ -276,11 +275,8 @@ impl Life {
         }
         let wait = config.backoff().delay(self.failures, rand::random());
         self.failures += 1;
-        let now = lane.shared.clock.now();
-        let retry_at = (!is_final).then(|| {
-            let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2);
-            UnixMillis(now.0 + millis)
-        });
+        let clock = &lane.shared.clock;
+        let (now, retry_at) = (clock.now(), (!is_final).then(|| clock.after(wait)));
         lane.board.trouble(None, now);
         lane.board.fault(&fault.cause, retry_at, now);
         self.complained_about = Some(fault.cause);

@@ -18,7 +18,7 @@ use kreplicator_wire::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::ends;
+use super::{ends, intake::PLAIN_BYTES_MAX};
 use crate::fault::{Fault, Kind};
 
 /// Connections of scans, apart from those of fetchers.
@@ -27,8 +27,6 @@ const SCANS: Purpose = Purpose::Fetch(u32::MAX);
 const BYTES: i32 = 4 << 20;
 /// Between questions that brought nothing.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Records of one batch may unfold to this many bytes.
-const PLAIN_BYTES_MAX: usize = 256 << 20;
 
 /// Why a stretch was not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
