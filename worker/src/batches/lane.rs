@@ -129,8 +129,8 @@ struct State {
     log_end: Option<Offset>,
     moved_at: UnixMillis,
     latency: LatencySamples,
-    /// Trouble of source and target is shown.
-    troubles: [bool; 2],
+    /// What is wrong with source and target while it is being overcome.
+    troubles: [Option<String>; 2],
     records: u64,
     bytes: u64,
     gap_records: u64,
@@ -201,7 +201,7 @@ impl Lane {
                 log_end: None,
                 moved_at: now,
                 latency: LatencySamples::default(),
-                troubles: [false; 2],
+                troubles: [None, None],
                 records: 0,
                 bytes: 0,
                 gap_records: 0,
@@ -428,6 +428,10 @@ impl Lane {
         let mut state = self.lock();
         if let Some(flow) = state.flow.as_mut() {
             flow.sender.target_seen(view, now);
+            if flow.sender.oldest().is_none() {
+                // The question has ended what was wrong; no answer will come that would.
+                self.trouble_locked(&mut state, Side::Target, None);
+            }
         }
         self.pump(&mut state);
     }

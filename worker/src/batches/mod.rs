@@ -96,6 +96,20 @@ struct State {
     links_made: u32,
 }
 
+impl State {
+    /// Keeps only clients of clusters that some link names as they are: the others' tasks end with the last
+    /// link that holds one.
+    fn forget_clients(&mut self) {
+        let links = &self.links;
+        self.clients.retain(|_, (cluster, _)| {
+            links.values().any(|running| {
+                let context = &running.context;
+                context.source == *cluster || context.target == *cluster
+            })
+        });
+    }
+}
+
 impl BatchEngine {
     /// An engine without tasks. Tasks are to be started on a Tokio runtime. When `cancel` is
     /// cancelled, everything is dropped as it stands.
@@ -206,7 +220,9 @@ impl Engine for BatchEngine {
 
     async fn release_link(&self, link: &LinkId, _deadline: Duration) {
         // Connections end with the last of what was made for the link.
-        drop(self.lock().links.remove(link));
+        let mut state = self.lock();
+        drop(state.links.remove(link));
+        state.forget_clients();
     }
 
     async fn broken(&self) -> String {

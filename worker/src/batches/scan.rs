@@ -33,6 +33,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) enum Unread {
     /// We may not.
     Denied(Fault),
+    /// Nothing has come for so long; it may come later.
+    Late(Fault),
     /// Anything else.
     Failed(Fault),
 }
@@ -40,7 +42,7 @@ pub(super) enum Unread {
 impl From<Unread> for Fault {
     fn from(unread: Unread) -> Self {
         match unread {
-            Unread::Denied(fault) | Unread::Failed(fault) => fault,
+            Unread::Denied(fault) | Unread::Late(fault) | Unread::Failed(fault) => fault,
         }
     }
 }
@@ -175,7 +177,7 @@ async fn read(
             }
         }
     }
-    Err(late(stretch, position, last.as_ref()).into())
+    Err(Unread::Late(late(stretch, position, last.as_ref())))
 }
 
 async fn fetch(
@@ -188,7 +190,8 @@ async fn fetch(
     let leader = client.leader(at, deadline).await?;
     let topic = client.topic(&at.topic, deadline).await?;
     let connection = client.connection(leader.broker, SCANS, deadline).await?;
-    let mut session = Session::new(settings.clone());
+    // One that was opened would stay at the broker.
+    let mut session = Session::sessionless(settings.clone());
     let position = Position {
         offset,
         leader_epoch: leader.epoch,
