@@ -1,9 +1,10 @@
-//! Wall-clock time, handed to whoever stamps a report or a metric. Nothing is decided by it.
+//! Wall-clock time, handed to whoever stamps a report, a metric or an entry of the metadata store, and to
+//! whoever compares it with the timestamps of records. Deadlines and leases never go by it: it may jump.
 
 use std::{
     fmt,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use kreplicator_model::ids::UnixMillis;
@@ -33,10 +34,29 @@ impl WallClock {
     pub fn now(&self) -> UnixMillis {
         (self.0)()
     }
+
+    /// The time after a wait that begins now.
+    #[must_use]
+    pub fn after(&self, wait: Duration) -> UnixMillis {
+        let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX);
+        UnixMillis(self.now().0.saturating_add(millis))
+    }
 }
 
 impl fmt::Debug for WallClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WallClock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_endless_ends_with_time() {
+        let clock = WallClock::from_fn(|| UnixMillis(1_000));
+        assert_eq!(clock.after(Duration::from_secs(2)), UnixMillis(3_000));
+        assert_eq!(clock.after(Duration::MAX), UnixMillis(i64::MAX));
     }
 }

@@ -30,11 +30,12 @@ pub struct Config {
     #[serde(with = "human::bytes")]
     pub memory_budget_bytes: u64,
     /// How long after its last sign of life this worker's tasks may be given to others. Short: quick
-    /// take-over. Long: patience with a slow store.
+    /// take-over. Long: patience with a slow store. Tasks that deliver exactly once go on here all the same
+    /// until others have taken over.
     #[serde(with = "human::duration")]
     pub lease_ttl: Duration,
-    /// How long before its lease can end the worker stops by itself. Covers the requests that are
-    /// under way at that moment.
+    /// How long before its lease can end the worker stops tasks by itself, except those that deliver exactly
+    /// once whoever else runs them. Covers the requests that are under way at that moment.
     #[serde(with = "human::duration")]
     pub fence_margin: Duration,
     /// Time between saves of checkpoints: what a crash may repeat.

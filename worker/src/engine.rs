@@ -106,7 +106,8 @@ pub struct Status {
     pub progress_at: Option<UnixMillis>,
     /// Records acknowledged by the target since the task started here.
     pub records_total: u64,
-    /// Bytes of their keys, values and headers.
+    /// Their bytes: keys, values and headers where records are sent one by one, whole batches as they were sent
+    /// where batches are passed on.
     pub bytes_total: u64,
     /// Source offsets that no longer existed to copy.
     pub gap_records_total: u64,
@@ -186,6 +187,9 @@ impl PathSeen {
 pub enum Stopped {
     /// Everything read was acknowledged and the checkpoint is saved.
     Clean,
+    /// Everything read was acknowledged, but its checkpoint could not be saved: the next owner begins at an
+    /// older one, and reads some of it again.
+    Unsaved,
     /// Time ran out or the fence closed: these records were with the client and may or may not arrive.
     Forced {
         /// Their number.
@@ -204,6 +208,12 @@ pub trait Engine: Send + Sync + Debug {
 
     /// Lets go of everything, within the deadline. Tasks were stopped before.
     async fn close(&self, deadline: Duration);
+
+    /// Waits until a part of the engine has panicked, and tells which and how: some tasks may stand still
+    /// from then on and not know it, so the process has to end. Cancel safe.
+    async fn broken(&self) -> String {
+        std::future::pending().await
+    }
 }
 
 /// A task that was started.

@@ -49,6 +49,13 @@ impl Engine for Engines {
     async fn close(&self, deadline: Duration) {
         futures::join!(self.records.close(deadline), self.batches.close(deadline));
     }
+
+    async fn broken(&self) -> String {
+        tokio::select! {
+            cause = self.records.broken() => cause,
+            cause = self.batches.broken() => cause,
+        }
+    }
 }
 
 #[cfg(test)]

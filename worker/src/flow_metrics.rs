@@ -1,16 +1,18 @@
 //! What the engines count. Labels are links and clusters, never topics or partitions.
 
-use kreplicator_model::ids::{ClusterId, LinkId};
+use std::time::Duration;
+
+use kreplicator_model::ids::{ClusterId, LinkId, UnixMillis};
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     gauge, histogram,
 };
+use tokio::time::Instant;
 
-use crate::fault::Kind;
+use crate::{fault::Kind, metrics::REPLICATION_LATENCY_SECONDS as LATENCY};
 
 const RECORDS: &str = "kreplicator_worker_replicated_records_total";
 const BYTES: &str = "kreplicator_worker_replicated_bytes_total";
-const LATENCY: &str = "kreplicator_worker_replication_latency_seconds";
 const GAPS: &str = "kreplicator_worker_gap_records_total";
 const FAULTS: &str = "kreplicator_worker_task_faults_total";
 const GIVEN_UP: &str = "kreplicator_worker_given_up_in_flight_records_total";
@@ -27,12 +29,13 @@ pub fn describe() {
     describe_counter!(
         BYTES,
         Unit::Bytes,
-        "bytes of keys, values and headers acknowledged by the target"
+        "bytes acknowledged by the target: keys, values and headers of records (engine records), or whole \
+         batches as they were sent, most often compressed (engine batches)"
     );
     describe_histogram!(
         LATENCY,
         Unit::Seconds,
-        "from a record's timestamp to its acknowledgement, sampled at most 100 times a second a link"
+        "from a record's timestamp to its acknowledgement, sampled at most 10 times a second for each task"
     );
     describe_counter!(
         GAPS,
@@ -67,6 +70,27 @@ pub fn describe() {
         Unit::Bytes,
         "most memory that may be held for records"
     );
+}
+
+/// Latency is sampled at most so often for each task.
+const LATENCY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// When a task's latency was sampled last.
+#[derive(Debug, Default)]
+pub(crate) struct LatencySamples(Option<Instant>);
+
+impl LatencySamples {
+    /// Notes how long ago the `timestamp` of a record is that the target has acknowledged just `now`, if it
+    /// is time for that. Records without a timestamp have one below 0.
+    pub(crate) fn sample(&mut self, metrics: &LinkMetrics, timestamp: UnixMillis, now: UnixMillis) {
+        let is_due = self.0.is_none_or(|at| at.elapsed() >= LATENCY_INTERVAL);
+        if is_due && timestamp.0 > 0 {
+            self.0 = Some(Instant::now());
+            let millis = now.0.saturating_sub(timestamp.0).max(0);
+            let latency = Duration::from_millis(millis.unsigned_abs());
+            metrics.latency.record(latency.as_secs_f64());
+        }
+    }
 }
 
 /// Handles of one link, so that no label is looked up for a record.

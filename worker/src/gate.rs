@@ -2,8 +2,11 @@
 //!
 //! Every registration has a fence of its own, and the data path lives longer than a registration. So
 //! it asks a gate, and the supervisor lets a new fence through only after every task of the
-//! registration before has stopped: a task that was frozen through the loss of its ownership never
-//! sees the gate open again (C038).
+//! registration before that needs a lease has stopped: such a task, frozen through the loss of its
+//! ownership, never sees the gate open again (C038). Tasks that deliver exactly once, whoever else runs
+//! them, go on behind the shut gate
+//! ([`Delivery::runs_without_lease`](crate::engine::Delivery::runs_without_lease)), and may see it open
+//! again.
 
 use std::{
     fmt,
@@ -32,7 +35,7 @@ impl Gate {
             .is_open()
     }
 
-    /// Follows `fence` from now on. Tasks of registrations before have stopped.
+    /// Follows `fence` from now on. Of tasks of registrations before, those that need a lease have stopped.
     pub(crate) fn admit(&self, fence: Fence) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = fence;
     }

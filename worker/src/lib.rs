@@ -44,6 +44,7 @@ pub mod news;
 pub mod records;
 pub mod report;
 pub mod sink;
+mod spawner;
 pub mod supervisor;
 pub mod tasks;
 pub mod wiring;

@@ -45,7 +45,7 @@ pub fn describe() {
     ::metrics::describe_counter!(REGISTRATIONS, "Times this worker was registered");
     ::metrics::describe_counter!(
         OWNERSHIP_LOST,
-        "Times this worker lost its registration and stopped every task"
+        "Times this worker lost its registration and stopped every task that does not run without one"
     );
     ::metrics::describe_counter!(TASKS_STARTED, "Tasks started");
     ::metrics::describe_counter!(TASKS_STOPPED, "Tasks stopped, by reason and outcome");
@@ -84,6 +84,7 @@ pub(crate) fn task_started() {
 pub(crate) fn task_stopped(reason: &'static str, outcome: Stopped, after: Duration) {
     let outcome = match outcome {
         Stopped::Clean => "clean",
+        Stopped::Unsaved => "unsaved",
         Stopped::Forced { .. } => "forced",
     };
     ::metrics::counter!(TASKS_STOPPED, "reason" => reason, "outcome" => outcome).increment(1);

@@ -293,6 +293,7 @@ impl Worker {
                 Ok((_, Err(error))) => error,
                 Err(error) => broken(&error),
             },
+            cause = self.engine.broken(), if !self.supervisor.is_empty() => Error::Broken(cause),
             else => Error::Ended("parts"),
         }
     }

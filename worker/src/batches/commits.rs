@@ -6,6 +6,8 @@
 //! saved, and only of tasks that go on without it: so the lag that tools show does not go back, as it would
 //! by what a worker saves that was frozen.
 
+mod last;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -14,11 +16,12 @@ use std::{
 use kreplicator_model::exact::Checkpoint;
 use kreplicator_wire::{cluster::group::Commit, topic::TopicPartition};
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{info, warn};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
 
+use self::last::{LastSaves, Turn};
 use super::{BatchConfig, ends::Group, lane::Lane, start};
-use crate::fence::OwnershipFence;
+use crate::{fence::OwnershipFence, spawner::Spawner};
 
 /// Failures in a row before it is called trouble.
 const FAILURES_TO_TELL: u32 = 2;
@@ -36,15 +39,16 @@ struct Inner {
     fence: Arc<dyn OwnershipFence>,
     /// By the lane's number.
     watched: Mutex<BTreeMap<u64, Watched>>,
-    /// Held while a commit is under way: an older one never overtakes a newer one of this worker
-    /// (C048).
-    turn: tokio::sync::Mutex<()>,
+    turn: Arc<Turn>,
+    last: LastSaves,
 }
 
 #[derive(Debug)]
 struct Watched {
     lane: Weak<Lane>,
     saved: Option<Checkpoint>,
+    /// To be saved though it may not have moved: brokers forget old commits.
+    is_stale: bool,
 }
 
 impl Commits {
@@ -54,17 +58,19 @@ impl Commits {
         group: Group,
         fence: Arc<dyn OwnershipFence>,
         end: CancellationToken,
-        tracker: &TaskTracker,
+        spawner: &Spawner,
     ) -> Self {
+        let turn = Arc::new(Turn::default());
         let commits = Self(Arc::new(Inner {
             config,
             group,
             fence,
             watched: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
+            last: LastSaves::new(Arc::clone(&turn)),
+            turn,
         }));
         let saving = commits.clone();
-        tracker.spawn(async move {
+        spawner.spawn("the saving of checkpoints", async move {
             end.run_until_cancelled(saving.keep_saving()).await;
         });
         commits
@@ -76,26 +82,26 @@ impl Commits {
         watched.entry(lane.number).or_insert_with(|| Watched {
             lane: Arc::downgrade(lane),
             saved: None,
+            is_stale: false,
         });
     }
 
-    /// Saves the last checkpoint of a lane that has stopped, and watches it no longer. True: it is
-    /// saved, or there is none.
-    pub(super) async fn save_last(&self, lane: &Arc<Lane>) -> bool {
-        let watched = self.lock().remove(&lane.number);
-        let saved = watched.and_then(|watched| watched.saved);
-        let Some(checkpoint) = lane.checkpoint() else {
+    /// Saves the last checkpoint of a lane that has stopped, by `deadline`, and watches it no longer. True:
+    /// it is saved, or there is none. When this returns, nothing of the lane is being saved any more.
+    pub(super) async fn save_last(&self, lane: &Arc<Lane>, deadline: Instant) -> bool {
+        let Some(watched) = self.lock().remove(&lane.number) else {
+            // It never had one.
             return true;
         };
-        if saved == Some(checkpoint) {
-            return true;
-        }
-        if !self.may_save(lane) {
-            return false;
-        }
-        let _turn = self.0.turn.lock().await;
-        let commits = BTreeMap::from([self.commit(lane, checkpoint)]);
-        self.save(&commits).await.is_empty()
+        let checkpoint = lane.checkpoint();
+        let is_saved = checkpoint.is_none_or(|checkpoint| watched.saved == Some(checkpoint));
+        let unsaved = checkpoint.filter(|_| !is_saved && self.may_save(lane));
+        let commit = unsaved.map(|checkpoint| self.commit(lane, checkpoint));
+        let saves = &self.0.last;
+        let has_saved = commit.is_some();
+        let save = |commits, deadline| async move { self.save(&commits, deadline).await };
+        let done = saves.save(commit, deadline, save).await;
+        is_saved || (has_saved && done)
     }
 
     async fn keep_saving(&self) {
@@ -107,21 +113,32 @@ impl Commits {
         loop {
             tick.tick().await;
             let all = Instant::now() >= all_at;
+            let turn = self.0.turn.take().await;
             if all {
                 all_at = Instant::now() + config.recommit_interval;
+                self.make_stale();
             }
-            let _turn = self.0.turn.lock().await;
-            let due = self.due(all);
+            let due = self.due();
             if due.is_empty() {
                 continue;
             }
-            let mut lost = Vec::new();
+            let (mut lost, mut tried) = (Vec::new(), 0);
             for chunk in due.chunks(COMMIT_MAX) {
                 let commits = chunk.iter();
                 let commits = commits.map(|(lane, checkpoint)| self.commit(lane, *checkpoint));
-                lost.extend(self.save(&commits.collect()).await);
+                let commits = commits.collect();
+                let deadline = Instant::now() + config.call_timeout;
+                let saved = turn.unless_cut(self.save(&commits, deadline)).await;
+                let Some(not_saved) = saved else { break };
+                lost.extend(not_saved);
+                tried += chunk.len();
             }
-            self.note(&due, &lost);
+            drop(turn);
+            self.note(&due[..tried], &lost);
+            if lost.is_empty() && tried < due.len() {
+                debug!(group = %self.0.group.name, "saving gave way to tasks that stop");
+                continue;
+            }
             if lost.is_empty() {
                 if failures >= FAILURES_TO_TELL {
                     info!(group = %self.0.group.name, "checkpoints are saved again");
@@ -141,13 +158,19 @@ impl Commits {
         }
     }
 
-    fn due(&self, all: bool) -> Vec<(Arc<Lane>, Checkpoint)> {
+    fn make_stale(&self) {
+        for one in self.lock().values_mut() {
+            one.is_stale = true;
+        }
+    }
+
+    fn due(&self) -> Vec<(Arc<Lane>, Checkpoint)> {
         let watched = self.lock();
         let due = watched.values().filter_map(|one| {
             let lane = one.lane.upgrade()?;
             let checkpoint = lane.checkpoint()?;
             let moved = one.saved != Some(checkpoint);
-            ((all || moved) && self.may_save(&lane)).then_some((lane, checkpoint))
+            ((moved || one.is_stale) && self.may_save(&lane)).then_some((lane, checkpoint))
         });
         due.collect()
     }
@@ -166,6 +189,7 @@ impl Commits {
                 && !lost.contains(&self.place(lane))
             {
                 one.saved = Some(*checkpoint);
+                one.is_stale = false;
             }
         }
     }
@@ -190,9 +214,9 @@ impl Commits {
     async fn save(
         &self,
         commits: &BTreeMap<TopicPartition, Commit>,
+        deadline: Instant,
     ) -> Vec<(TopicPartition, String)> {
         let group = &self.0.group;
-        let deadline = Instant::now() + self.0.config.call_timeout;
         let outcomes = group.client.commit_offsets(&group.name, commits, deadline);
         let outcomes = outcomes.await.into_iter();
         outcomes
@@ -205,5 +229,47 @@ impl Commits {
             .watched
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kreplicator_model::{ids::WorkerId, spec::CheckpointSide};
+
+    use super::*;
+    use crate::batches::testkit::{FakeBroker, Rig, RigMade};
+
+    #[tokio::test]
+    async fn c007_a_refresh_that_failed_is_due_again_at_the_next_save() {
+        let rig = Rig::running(RigMade::default());
+        let client = FakeBroker::start().await.client();
+        let name = "kreplicator.a-b".to_owned();
+        let group = Group::new(client, name, CheckpointSide::Source, Duration::from_secs(1));
+        let config = BatchConfig::new(WorkerId::new("w").expect("legal"));
+        let fence = Arc::clone(&rig.fence) as Arc<dyn OwnershipFence>;
+        let end = CancellationToken::new();
+        end.cancel();
+        let commits = Commits::new(config, group, fence, end, &Spawner::default());
+        commits.watch(&rig.lane);
+        let due = commits.due();
+        assert_eq!(due.len(), 1, "it was never saved");
+        commits.note(&due, &[]);
+        assert!(commits.due().is_empty(), "nothing has moved");
+        commits.make_stale();
+        let lost = [(
+            commits.place(&rig.lane),
+            "the coordinator is away".to_owned(),
+        )];
+        commits.note(&commits.due(), &lost);
+        let due = commits.due();
+        assert_eq!(
+            due.len(),
+            1,
+            "brokers may forget it before the next refresh"
+        );
+        commits.note(&due, &[]);
+        assert!(commits.due().is_empty());
     }
 }

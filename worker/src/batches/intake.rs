@@ -24,7 +24,7 @@ use crate::fault::{Fault, Kind, chain};
 
 /// Records of one batch may unfold to this many bytes; a batch that unfolds to more is a fault of its
 /// task, not the end of the process.
-const PLAIN_BYTES_MAX: usize = 256 << 20;
+pub(super) const PLAIN_BYTES_MAX: usize = 256 << 20;
 /// Batches smaller than this are tiny.
 const TINY_BYTES: usize = 4 << 10;
 /// Tiny batches are joined up to this size.

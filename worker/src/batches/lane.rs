@@ -35,8 +35,14 @@ use super::{
     outlet::OutletHandle,
 };
 use crate::{
-    board::Board, budget::Budget, clock::WallClock, engine::TaskSpec, fault::Fault,
-    fence::OwnershipFence, flow_metrics::LinkMetrics, news::News,
+    board::Board,
+    budget::Budget,
+    clock::WallClock,
+    engine::TaskSpec,
+    fault::Fault,
+    fence::OwnershipFence,
+    flow_metrics::{LatencySamples, LinkMetrics},
+    news::News,
 };
 use flow::Flow;
 
@@ -124,9 +130,9 @@ struct State {
     log_start: Option<Offset>,
     log_end: Option<Offset>,
     moved_at: UnixMillis,
-    latency_sampled_at: Option<Instant>,
-    /// Trouble of source and target is shown.
-    troubles: [bool; 2],
+    latency: LatencySamples,
+    /// What is wrong with source and target while it is being overcome.
+    troubles: [Option<String>; 2],
     records: u64,
     bytes: u64,
     gap_records: u64,
@@ -196,8 +202,8 @@ impl Lane {
                 log_start: None,
                 log_end: None,
                 moved_at: now,
-                latency_sampled_at: None,
-                troubles: [false; 2],
+                latency: LatencySamples::default(),
+                troubles: [None, None],
                 records: 0,
                 bytes: 0,
                 gap_records: 0,
@@ -424,6 +430,10 @@ impl Lane {
         let mut state = self.lock();
         if let Some(flow) = state.flow.as_mut() {
             flow.sender.target_seen(view, now);
+            if flow.sender.oldest().is_none() {
+                // The question has ended what was wrong; no answer will come that would.
+                self.trouble_locked(&mut state, Side::Target, None);
+            }
         }
         self.pump(&mut state);
     }

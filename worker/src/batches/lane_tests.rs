@@ -93,7 +93,7 @@ fn batches_go_out_in_order_with_sequences_that_follow() {
     sent.iter().for_each(ack);
     assert_eq!(rig.checkpoint(), 11);
     assert_eq!(rig.budget.used_bytes(), 0);
-    assert_eq!(rig.lane.numbers().records, 6);
+    assert_eq!(rig.lane.status().records_total, 6);
 }
 
 #[test]
@@ -510,6 +510,54 @@ fn a_target_that_takes_nothing_just_now_is_not_asked_again_at_once() {
     }
     ack(&rig.sent()[0]);
     assert_eq!(rig.checkpoint(), 2);
+}
+
+#[test]
+fn target_trouble_ends_with_the_answer_that_leaves_nothing_open() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 2)]);
+    let sent = rig.sent();
+    tell(&sent[0], Answer::OutOfOrder);
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    rig.lane.trouble(Side::Target, Some("cluster b is silent"));
+    assert_eq!(rig.lane.status().cause, "cluster b is silent");
+    rig.lane.target_seen(&view(2));
+    assert_eq!(rig.checkpoint(), 2);
+    assert_eq!(rig.lane.status().cause, "");
+}
+
+#[test]
+fn what_is_wrong_with_one_side_stays_shown_when_the_other_is_well_again() {
+    let rig = Rig::running(RigMade::default());
+    let cause = || rig.lane.status().cause;
+    rig.lane.trouble(Side::Source, Some("a is silent"));
+    rig.lane.trouble(Side::Target, Some("b is silent"));
+    assert_eq!(cause(), "b is silent", "the newest");
+    rig.lane.trouble(Side::Target, None);
+    assert_eq!(cause(), "a is silent");
+    rig.lane.trouble(Side::Target, Some("b is full"));
+    rig.lane.trouble(Side::Source, None);
+    assert_eq!(cause(), "b is full");
+    rig.lane.trouble(Side::Target, None);
+    assert_eq!(cause(), "");
+}
+
+#[test]
+fn bytes_are_those_of_batches_as_they_were_sent() {
+    let rig = Rig::running(RigMade::default());
+    // Nothing of an aborted transaction is sent, nor counted.
+    let aborted = Made::dense(0, 50)
+        .in_transaction(7)
+        .values_of(1_000)
+        .batch();
+    let abort = Made::marker(50, 7, 0);
+    let kept = batch(51, 2);
+    rig.fetch_aborted(7, 0, &[aborted, abort, kept]);
+    let sent = rig.sent();
+    assert_eq!(records(&sent), [[51, 52]]);
+    let bytes: usize = sent[0].parts.iter().map(bytes::Bytes::len).sum();
+    sent.iter().for_each(ack);
+    assert_eq!(rig.lane.status().bytes_total, bytes as u64);
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! One task's life: start, flow, faults and stop, and whatever takes time in between.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use kreplicator_model::{
+    backoff::Backoff,
     exact::{Checkpoint, Restart, Stop as SenderStop, TargetView},
-    ids::UnixMillis,
+    ids::Offset,
     task::FaultKind,
 };
 use kreplicator_wire::topic::Leader;
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -20,6 +21,7 @@ use super::{
     ends,
     lane::{Event, Lane, Side},
     link::Lifeline,
+    scan::Unread,
     source::Source,
     start::Starter,
     target::Outlets,
@@ -31,8 +33,10 @@ use crate::{
 
 /// Longest question for the leader of the target partition.
 const LEADER_TIME: Duration = Duration::from_secs(10);
-/// Between questions that were not answered.
+/// Between questions that were not answered, to begin with.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// The most between questions to a target for what it has.
+const VIEW_AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
 /// Why a task does not begin while the fence is shut.
 const UNREGISTERED: &str = "this worker is not registered in the metadata store; the task begins when it \
      is again";
@@ -239,11 +243,15 @@ impl Life {
                 () = sleep(AGAIN_AFTER) => {}
             }
         }
+        if is_told && let Some(cause) = &self.complained_about {
+            // Still true: nothing has got any further meanwhile.
+            lane.board.fault(cause, None, lane.shared.clock.now());
+        }
         None
     }
 
     /// A fault is shown until the task has got further than it.
-    fn forgive(&mut self, began_at: Option<kreplicator_model::ids::Offset>) {
+    fn forgive(&mut self, began_at: Option<Offset>) {
         let lane = &self.parts.lane;
         let here = lane.checkpoint().map(|checkpoint| checkpoint.place.offset);
         let is_at_end = lane.log().is_some_and(|(_, end)| here >= Some(end));
@@ -278,13 +286,10 @@ impl Life {
         }
         let wait = config.backoff().delay(self.failures, rand::random());
         self.failures += 1;
-        let now = lane.shared.clock.now();
-        let retry_at = (!is_final).then(|| {
-            let millis = i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2);
-            UnixMillis(now.0 + millis)
-        });
-        lane.board.trouble(None, now);
-        lane.board.fault(&fault.cause, retry_at, now);
+        let clock = &lane.shared.clock;
+        let retry_at = (!is_final).then(|| clock.after(wait));
+        lane.forget_troubles();
+        lane.board.fault(&fault.cause, retry_at, clock.now());
         self.complained_about = Some(fault.cause);
         let until = Instant::now() + wait;
         tokio::select! {
@@ -309,7 +314,8 @@ impl Life {
                 Ok(Some(event @ (Event::FindTarget | Event::AskTarget | Event::ReadTail(_)))) => {
                     let parts = &self.parts;
                     let acted = act(&lane, &parts.starter, &parts.source, &parts.outlets, event);
-                    if timeout_at(end, acted).await.is_err() {
+                    // One that is over, or whose time is, delivers nothing more.
+                    if !matches!(timeout_at(end, acted).await, Ok(None)) {
                         break;
                     }
                 }
@@ -327,13 +333,13 @@ impl Life {
             }
         }
         let in_flight_records = lane.close();
-        let saved = timeout(SAVE_TIME, self.parts.commits.save_last(&lane)).await;
-        let is_saved = matches!(saved, Ok(true));
+        let save_by = Instant::now() + SAVE_TIME;
+        let is_saved = self.parts.commits.save_last(&lane, save_by).await;
         lane.board.enter(State::Stopped, lane.shared.clock.now());
-        let stopped = if is_settled && is_saved {
-            Stopped::Clean
-        } else {
-            Stopped::Forced { in_flight_records }
+        let stopped = match (is_settled, is_saved) {
+            (true, true) => Stopped::Clean,
+            (true, false) => Stopped::Unsaved,
+            (false, _) => Stopped::Forced { in_flight_records },
         };
         debug!(task = %lane.spec.id, epoch = %lane.spec.epoch, ?stopped, "task stopped");
         // The engine's own patience may have ended.
@@ -354,16 +360,8 @@ async fn act(
     event: Event,
 ) -> Option<End> {
     match event {
-        Event::AskTarget => {
-            let view = view(lane, starter, None).await?;
-            lane.target_seen(&view);
-            None
-        }
-        Event::ReadTail(from) => {
-            let view = view(lane, starter, Some(from)).await?;
-            lane.target_seen(&view);
-            None
-        }
+        Event::AskTarget => note_view(lane, starter, None).await,
+        Event::ReadTail(from) => note_view(lane, starter, Some(from)).await,
         Event::Read(_) => {
             source.read(lane);
             None
@@ -399,29 +397,46 @@ async fn act(
     }
 }
 
-/// What the target says; asked until it answers.
-async fn view(
-    lane: &Arc<Lane>,
-    starter: &Starter,
-    tail_from: Option<kreplicator_model::ids::Offset>,
-) -> Option<TargetView> {
+/// Tells the lane what the target says; asked until it answers, or asking again cannot help.
+async fn note_view(lane: &Arc<Lane>, starter: &Starter, tail_from: Option<Offset>) -> Option<End> {
     let producer = lane.checkpoint()?.producer;
-    loop {
-        let asked = async {
-            let mut view = starter.view(lane, producer).await?;
-            if let Some(from) = tail_from {
-                // The target may have deleted what lies before.
-                let from = from.max(view.start);
-                let tail = starter.read_tail(lane, producer, from, view.end).await?;
-                view.tail = Some(tail);
-            }
-            Ok::<_, Fault>(view)
-        };
-        match asked.await {
-            Ok(view) => return Some(view),
-            Err(fault) => lane.trouble(Side::Target, Some(&fault.cause)),
+    let asked = || async move {
+        let mut view = starter.view(lane, producer).await?;
+        if let Some(from) = tail_from {
+            // The target may have deleted what lies before.
+            let from = from.max(view.start);
+            let tail = starter.read_tail(lane, producer, from, view.end).await?;
+            view.tail = Some(tail);
         }
-        sleep(AGAIN_AFTER).await;
+        Ok::<_, Unread>(view)
+    };
+    match until_heard(lane, asked).await {
+        Ok(view) => {
+            lane.target_seen(&view);
+            None
+        }
+        Err(fault) => Some(End::Fault(fault)),
+    }
+}
+
+/// Asks the target until it answers, less and less often.
+///
+/// # Errors
+/// What asking again cannot help.
+async fn until_heard<F>(lane: &Lane, mut ask: impl FnMut() -> F) -> Result<TargetView, Fault>
+where
+    F: Future<Output = Result<TargetView, Unread>>,
+{
+    let backoff = Backoff::new(AGAIN_AFTER, VIEW_AGAIN_AFTER_MAX);
+    let mut attempt = 0;
+    loop {
+        match ask().await {
+            Ok(view) => return Ok(view),
+            Err(Unread::Late(fault)) => lane.trouble(Side::Target, Some(&fault.cause)),
+            Err(fault) => return Err(fault.into()),
+        }
+        sleep(backoff.delay(attempt, rand::random())).await;
+        attempt += 1;
     }
 }
 
@@ -462,5 +477,36 @@ async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> Option<End> {
             &starter.source.client,
             &fault,
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batches::testkit::{Rig, RigMade};
+
+    fn fault() -> Fault {
+        Fault::new(Kind::Target, "the user lacks the permission DESCRIBE")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_that_is_silent_is_asked_less_and_less_often() {
+        let rig = Rig::running(RigMade::default());
+        let mut asked = 0_u32;
+        let heard = until_heard(&rig.lane, || {
+            asked += 1;
+            async { Err(Unread::Late(fault())) }
+        });
+        let silence = tokio::time::timeout(Duration::from_secs(60), heard).await;
+        assert!(silence.is_err(), "it never ends by itself");
+        assert!((12..=30).contains(&asked), "{asked} questions in a minute");
+        assert_eq!(rig.lane.status().cause, fault().cause);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_asking_again_cannot_help_ends_it() {
+        let rig = Rig::running(RigMade::default());
+        let heard = until_heard(&rig.lane, || async { Err(Unread::Failed(fault())) });
+        assert_eq!(heard.await, Err(fault()));
     }
 }

@@ -10,10 +10,7 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use kreplicator_model::{ids::Offset, spec::CheckpointSide};
 use kreplicator_wire::cluster::ClusterClient;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
-};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
 use super::{
@@ -30,6 +27,7 @@ use super::{
 use crate::{
     budget::Budget, checkpoint::group_of, clock::WallClock, engine::LinkContext,
     fence::OwnershipFence, flow_metrics::LinkMetrics, lines::LineBook, news::News,
+    spawner::Spawner,
 };
 
 /// What is shown of a reader that stands still again and again.
@@ -46,7 +44,7 @@ pub(super) struct Common {
     pub(super) clock: WallClock,
     pub(super) base: Instant,
     pub(super) news: News,
-    pub(super) tracker: TaskTracker,
+    pub(super) spawner: Spawner,
     pub(super) cancel: CancellationToken,
 }
 
@@ -87,7 +85,7 @@ impl Running {
             clock,
             base,
             news,
-            tracker,
+            spawner,
             cancel,
         } = common;
         let link = &context.link.id;
@@ -113,18 +111,18 @@ impl Running {
             group.clone(),
             Arc::clone(&shared.fence),
             cancel.clone(),
-            &tracker,
+            &spawner,
         );
         let lanes = Lanes::default();
         let rack = context.source.client_options.get("client.rack").cloned();
-        let reader = Source::new(ends.source, ends.number, rack, budget, tracker.clone());
-        tracker.spawn({
+        let reader = Source::new(ends.source, ends.number, rack, budget, spawner.clone());
+        spawner.spawn("the clock of a link", {
             let (lanes, cancel) = (lanes.clone(), cancel.clone());
             async move {
                 cancel.run_until_cancelled(lanes.keep_ticking()).await;
             }
         });
-        tracker.spawn({
+        spawner.spawn("the inspection of a link", {
             let (lanes, cancel, config) = (lanes.clone(), cancel.clone(), config.clone());
             let (source, reader) = (source.clone(), reader.clone());
             async move {
@@ -139,7 +137,7 @@ impl Running {
                 least: config.slow_after,
                 most: config.replica_patience,
             },
-            tracker.clone(),
+            spawner.clone(),
         );
         Self {
             context: Arc::clone(context),

@@ -54,7 +54,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 pub use self::config::BatchConfig;
 use self::{
@@ -69,6 +69,7 @@ use crate::{
     fence::OwnershipFence,
     lines::LineBook,
     news::News,
+    spawner::Spawner,
 };
 
 /// The engine.
@@ -82,7 +83,7 @@ pub struct BatchEngine {
     base: Instant,
     /// Ends whatever still lives when the engine is closed or everything is dropped.
     closing: CancellationToken,
-    tracker: TaskTracker,
+    spawner: Spawner,
     numbers: AtomicU64,
     news: News,
     state: Mutex<State>,
@@ -95,6 +96,20 @@ struct State {
     clients: BTreeMap<ClusterId, (Cluster, ClusterClient)>,
     /// Links made so far; each has connections of its own.
     links_made: u32,
+}
+
+impl State {
+    /// Keeps only clients of clusters that some link names as they are: the others' tasks end with the last
+    /// link that holds one.
+    fn forget_clients(&mut self) {
+        let links = &self.links;
+        self.clients.retain(|_, (cluster, _)| {
+            links.values().any(|running| {
+                let context = &running.context;
+                context.source == *cluster || context.target == *cluster
+            })
+        });
+    }
 }
 
 impl BatchEngine {
@@ -118,7 +133,7 @@ impl BatchEngine {
             clock: WallClock::system(),
             base: Instant::now(),
             closing: cancel.child_token(),
-            tracker: TaskTracker::new(),
+            spawner: Spawner::default(),
             numbers: AtomicU64::new(0),
             news: News::default(),
             state: Mutex::default(),
@@ -142,7 +157,7 @@ impl BatchEngine {
         {
             return client.clone();
         }
-        let client = ends::client(cluster, &self.secrets, &self.tracker);
+        let client = ends::client(cluster, &self.secrets, self.spawner.tracker());
         let kept = (cluster.clone(), client.clone());
         state.clients.insert(cluster.id.clone(), kept);
         client
@@ -174,7 +189,7 @@ impl BatchEngine {
                     clock: self.clock.clone(),
                     base: self.base,
                     news: self.news.clone(),
-                    tracker: self.tracker.clone(),
+                    spawner: self.spawner.clone(),
                     cancel: self.closing.child_token(),
                 },
             );
@@ -205,7 +220,7 @@ impl Engine for BatchEngine {
             cancel: self.closing.clone(),
             _lifeline: Arc::clone(&running.lifeline),
         });
-        self.tracker.spawn(life.run());
+        self.spawner.spawn("a task", life.run());
         Arc::new(Task {
             lane,
             stops,
@@ -215,16 +230,23 @@ impl Engine for BatchEngine {
 
     async fn release_link(&self, link: &LinkId, _deadline: Duration) {
         // Connections end with the last of what was made for the link.
-        drop(self.lock().links.remove(link));
+        let mut state = self.lock();
+        drop(state.links.remove(link));
+        state.forget_clients();
+    }
+
+    async fn broken(&self) -> String {
+        self.spawner.broken().await
     }
 
     async fn close(&self, deadline: Duration) {
         let state = std::mem::take(&mut *self.lock());
         drop(state);
         self.closing.cancel();
-        self.tracker.close();
+        let tracker = self.spawner.tracker();
+        tracker.close();
         // Lapses where a cluster does not answer; the process is about to end.
-        drop(timeout(deadline, self.tracker.wait()).await);
+        drop(timeout(deadline, tracker.wait()).await);
     }
 }
 

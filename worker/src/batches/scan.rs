@@ -18,7 +18,7 @@ use kreplicator_wire::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::ends;
+use super::{ends, intake::PLAIN_BYTES_MAX};
 use crate::fault::{Fault, Kind};
 
 /// Connections of scans, apart from those of fetchers.
@@ -27,14 +27,14 @@ const SCANS: Purpose = Purpose::Fetch(u32::MAX);
 const BYTES: i32 = 4 << 20;
 /// Between questions that brought nothing.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Records of one batch may unfold to this many bytes.
-const PLAIN_BYTES_MAX: usize = 256 << 20;
 
 /// Why a stretch was not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unread {
     /// We may not.
     Denied(Fault),
+    /// Nothing has come for so long; it may come later.
+    Late(Fault),
     /// Anything else.
     Failed(Fault),
 }
@@ -42,7 +42,7 @@ pub(super) enum Unread {
 impl From<Unread> for Fault {
     fn from(unread: Unread) -> Self {
         match unread {
-            Unread::Denied(fault) | Unread::Failed(fault) => fault,
+            Unread::Denied(fault) | Unread::Late(fault) | Unread::Failed(fault) => fault,
         }
     }
 }
@@ -177,7 +177,7 @@ async fn read(
             }
         }
     }
-    Err(late(stretch, position, last.as_ref()).into())
+    Err(Unread::Late(late(stretch, position, last.as_ref())))
 }
 
 async fn fetch(
@@ -190,7 +190,8 @@ async fn fetch(
     let leader = client.leader(at, deadline).await?;
     let topic = client.topic(&at.topic, deadline).await?;
     let connection = client.connection(leader.broker, SCANS, deadline).await?;
-    let mut session = Session::new(settings.clone());
+    // One that was opened would stay at the broker.
+    let mut session = Session::sessionless(settings.clone());
     let position = Position {
         offset,
         leader_epoch: leader.epoch,

@@ -16,7 +16,6 @@ use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
 };
-use tokio_util::task::TaskTracker;
 
 use super::{
     ends,
@@ -24,7 +23,7 @@ use super::{
     lane::{Lane, Next, Side},
     nearest::Way,
 };
-use crate::{budget::Budget, fault::Kind};
+use crate::{budget::Budget, fault::Kind, spawner::Spawner};
 
 /// Longest question for a leader.
 const LEADER_TIME: Duration = Duration::from_secs(10);
@@ -44,7 +43,7 @@ impl Source {
         number: u32,
         rack: Option<String>,
         budget: Arc<Budget>,
-        tracker: TaskTracker,
+        spawner: Spawner,
     ) -> Self {
         let (homeless, lanes) = mpsc::unbounded_channel();
         let router = Router {
@@ -52,12 +51,12 @@ impl Source {
             number,
             rack,
             budget,
-            tracker: tracker.clone(),
+            spawner: spawner.clone(),
             homeless: homeless.downgrade(),
             fetchers: HashMap::new(),
             looked_for: HashSet::new(),
         };
-        tracker.spawn(router.run(lanes));
+        spawner.spawn("the reading of a link", router.run(lanes));
         Self { homeless }
     }
 
@@ -72,7 +71,7 @@ struct Router {
     number: u32,
     rack: Option<String>,
     budget: Arc<Budget>,
-    tracker: TaskTracker,
+    spawner: Spawner,
     homeless: mpsc::WeakUnboundedSender<Arc<Lane>>,
     /// By broker, and whether it is told our rack.
     fetchers: HashMap<(BrokerId, bool), FetcherHandle>,
@@ -147,7 +146,7 @@ impl Router {
             self.budget.fetcher(),
             self.homeless.clone(),
         );
-        self.tracker.spawn(fetcher.run());
+        self.spawner.spawn("a fetcher", fetcher.run());
         handle
     }
 }

@@ -456,7 +456,7 @@ impl Starter {
         producer: Producer,
         from: Offset,
         end: Offset,
-    ) -> Result<Tail, Fault> {
+    ) -> Result<Tail, Unread> {
         let stretch = Stretch {
             at: lane.target.clone(),
             from,
@@ -481,7 +481,8 @@ impl Starter {
                 Ok(Tail::Read(tail))
             }
             Err(Unread::Denied(_)) => Ok(Tail::Unreadable),
-            Err(Unread::Failed(fault)) => Err(Fault::new(Kind::Target, fault.cause)),
+            Err(Unread::Late(fault)) => Err(Unread::Late(at_target(fault))),
+            Err(Unread::Failed(fault)) => Err(Unread::Failed(at_target(fault))),
         }
     }
 
@@ -489,11 +490,21 @@ impl Starter {
     ///
     /// # Errors
     /// When it does not answer.
-    pub(super) async fn view(&self, lane: &Lane, producer: Producer) -> Result<TargetView, Fault> {
-        let target = |error: Error| ends::fault(Kind::Target, &self.target.client, &error);
+    pub(super) async fn view(&self, lane: &Lane, producer: Producer) -> Result<TargetView, Unread> {
         let view = self.target.view(&lane.target, producer.id.0).await;
-        view.map_err(target)
+        view.map_err(|error| {
+            let fault = ends::fault(Kind::Target, &self.target.client, &error);
+            if error.is_retryable() {
+                Unread::Late(fault)
+            } else {
+                Unread::Failed(fault)
+            }
+        })
     }
+}
+
+fn at_target(fault: Fault) -> Fault {
+    Fault::new(Kind::Target, fault.cause)
 }
 
 fn note(tail: &mut TailScan, batch: &Batch) {

@@ -6,9 +6,9 @@ use std::{
 };
 
 use kreplicator_wire::{cluster::ClusterClient, topic::BrokerId};
-use tokio_util::task::TaskTracker;
 
 use super::outlet::{Outlet, OutletHandle, Patience};
+use crate::spawner::Spawner;
 
 /// Finds outlets. Clones are the same; its tasks end when it and all lanes are gone.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub(super) struct Outlets {
     /// Number of the connections of these outlets.
     number: u32,
     patience: Patience,
-    tracker: TaskTracker,
+    spawner: Spawner,
     outlets: Arc<Mutex<HashMap<BrokerId, OutletHandle>>>,
 }
 
@@ -26,13 +26,13 @@ impl Outlets {
         client: ClusterClient,
         number: u32,
         patience: Patience,
-        tracker: TaskTracker,
+        spawner: Spawner,
     ) -> Self {
         Self {
             client,
             number,
             patience,
-            tracker,
+            spawner,
             outlets: Arc::default(),
         }
     }
@@ -44,7 +44,7 @@ impl Outlets {
         let outlet = outlets.entry(broker).or_insert_with(|| {
             let (outlet, handle) =
                 Outlet::new(self.client.clone(), broker, self.number, self.patience);
-            self.tracker.spawn(outlet.run());
+            self.spawner.spawn("an outlet", outlet.run());
             handle
         });
         outlet.clone()

@@ -63,6 +63,10 @@ impl SecretSource for NoSecrets {
 fn engine() -> Arc<BatchEngine> {
     let fence = Arc::new(Shutter::default());
     fence.shut();
+    engine_behind(fence)
+}
+
+fn engine_behind(fence: Arc<Shutter>) -> Arc<BatchEngine> {
     BatchEngine::new(
         BatchConfig::new(WorkerId::new("w").expect("legal")),
         Arc::new(NoSecrets),
@@ -154,4 +158,52 @@ async fn what_tasks_share_lives_until_the_last_of_them_has_stopped_though_the_li
         task.stop(Duration::from_secs(1)).await;
     }
     gone(&current).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_go_with_the_last_link_that_names_their_clusters() {
+    let engine = engine();
+    let task = engine.start(spec(0), context("client"));
+    let known = || engine.lock().clients.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(known().len(), 2);
+    engine.release_link(&link_id("a-c"), Duration::ZERO).await;
+    assert_eq!(known().len(), 2, "another link still names them");
+    task.stop(Duration::from_secs(1)).await;
+    engine.release_link(&link_id("a-b"), Duration::ZERO).await;
+    assert_eq!(known(), []);
+}
+
+#[tokio::test]
+async fn a_panic_of_any_part_is_told() {
+    let engine = engine();
+    engine.spawner.spawn("a task", async { panic!("odd") });
+    let told = timeout(Duration::from_secs(5), engine.broken()).await;
+    assert_eq!(told.as_deref(), Ok("a task panicked: odd"));
+}
+
+/// Waits for what a task complains about.
+async fn cause_of(task: &dyn RunningTask, part: &str) {
+    for _ in 0..600 {
+        if task.status().cause.contains(part) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{part:?} is not shown: {:?}", task.status());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_is_shown_again_once_the_worker_is_registered_again() {
+    let fence = Arc::new(Shutter::default());
+    let engine = engine_behind(Arc::clone(&fence));
+    let task = engine.start(spec(0), context("client"));
+    cause_of(task.as_ref(), "cluster b").await;
+    fence.shut();
+    cause_of(task.as_ref(), "not registered").await;
+    fence.open();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // The next attempt takes longer.
+    let cause = task.status().cause;
+    assert!(cause.contains("cluster b"), "{cause}");
+    task.stop(Duration::from_secs(1)).await;
 }

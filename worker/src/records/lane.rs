@@ -25,7 +25,7 @@ use crate::{
     engine::TaskSpec,
     fault::{Fault, Kind},
     fence::OwnershipFence,
-    flow_metrics::LinkMetrics,
+    flow_metrics::{LatencySamples, LinkMetrics},
     sink::{Offer, Outlet, Receipts, Record, Sink},
 };
 
@@ -102,7 +102,7 @@ struct State {
     watch_settled: bool,
     /// When the target last answered, or was given something after it had answered everything.
     answered_at: Instant,
-    latency_sampled_at: Option<Instant>,
+    latency: LatencySamples,
     moved_at: UnixMillis,
     records: u64,
     bytes: u64,
@@ -161,7 +161,7 @@ impl Lane {
                 given_up: false,
                 watch_settled: false,
                 answered_at: Instant::now(),
-                latency_sampled_at: None,
+                latency: LatencySamples::default(),
                 moved_at: now,
                 records: 0,
                 bytes: 0,

@@ -37,7 +37,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 pub use self::config::RecordsConfig;
 use self::{
@@ -52,6 +52,7 @@ use crate::{
     fence::OwnershipFence,
     flow_metrics::{self, LinkMetrics},
     sink::kafka::KafkaSink,
+    spawner::Spawner,
 };
 
 /// The engine.
@@ -62,7 +63,7 @@ pub struct RecordsEngine {
     budget: Arc<Budget>,
     clock: WallClock,
     cancel: CancellationToken,
-    drivers: TaskTracker,
+    drivers: Spawner,
     state: Mutex<State>,
 }
 
@@ -103,7 +104,7 @@ impl RecordsEngine {
             budget,
             clock: WallClock::system(),
             cancel,
-            drivers: TaskTracker::new(),
+            drivers: Spawner::default(),
             state: Mutex::default(),
         })
     }
@@ -132,8 +133,10 @@ impl RecordsEngine {
             shared.clone(),
         );
         let cancel = self.cancel.clone();
-        self.drivers
-            .spawn(driver.run(incoming, lane_events, cancel));
+        self.drivers.spawn(
+            "the driver of a link",
+            driver.run(incoming, lane_events, cancel),
+        );
         Running {
             is_superseded: false,
             context: Arc::clone(context),
@@ -245,10 +248,15 @@ impl Engine for RecordsEngine {
             sink.close(end.saturating_duration_since(Instant::now()))
                 .await;
         }
-        self.drivers.close();
+        let drivers = self.drivers.tracker();
+        drivers.close();
         let left = end.saturating_duration_since(Instant::now());
         // Lapses where a client does not end; the process is about to.
-        drop(timeout(left, self.drivers.wait()).await);
+        drop(timeout(left, drivers.wait()).await);
+    }
+
+    async fn broken(&self) -> String {
+        self.drivers.broken().await
     }
 }
 

@@ -22,6 +22,8 @@ const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 /// Least time given to the partitions of one leader when they are asked for one leader at a time.
 const LEADER_TIME_MIN: Duration = Duration::from_millis(500);
+/// Most time given to them: one that is there answers at once.
+const LEADER_TIME_MAX: Duration = Duration::from_secs(2);
 
 type Place = (TopicName, i32);
 type Answers = HashMap<Place, Result<i64, Code>>;
@@ -35,17 +37,20 @@ pub(super) fn ranges<C: ConsumerContext>(
     partitions: &[Place],
     deadline: Duration,
 ) -> Result<Ranges, Code> {
-    let end = Instant::now() + deadline;
-    // The end first: an end that is older than the start never looks like a log that shrank.
-    let ends = ask(
-        consumer,
-        partitions.iter().map(|place| (place.clone(), LATEST)),
-        end,
-    )?;
+    let begun = Instant::now();
+    // The end first: an end that is older than the start never looks like a log that shrank. Half of the
+    // time, so that one who is silent leaves some for the starts of the others.
+    let ask_ends = |end: Instant| {
+        let ends = partitions.iter().map(|place| (place.clone(), LATEST));
+        ask(consumer, ends, end)
+    };
+    // Where nobody was there somebody may still come.
+    let ends = ask_ends(begun + deadline / 2).or_else(|_| ask_ends(begun + deadline))?;
+    let told = partitions.iter().filter(|place| ends.contains_key(*place));
     let starts = ask(
         consumer,
-        partitions.iter().map(|place| (place.clone(), EARLIEST)),
-        end,
+        told.map(|place| (place.clone(), EARLIEST)),
+        begun + deadline,
     )?;
     let mut found = HashMap::with_capacity(partitions.len());
     for place in partitions {
@@ -154,7 +159,7 @@ fn ask<C: ConsumerContext>(
     let mut groups_left = u32::try_from(by_leader.len()).unwrap_or(u32::MAX);
     for group in by_leader.into_values() {
         let left = end.saturating_duration_since(Instant::now());
-        let part = (left / groups_left).max(LEADER_TIME_MIN);
+        let part = (left / groups_left).clamp(LEADER_TIME_MIN, LEADER_TIME_MAX);
         groups_left -= 1;
         // Who does not answer has no answer.
         if let Ok(found) = ask_once(consumer, &group, part) {
@@ -248,4 +253,43 @@ fn unmeasured((topic, partition): &Place, code: Code) -> Fault {
         ),
     };
     Fault::new(Kind::Source, cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::{ClientConfig, mocking::MockCluster};
+
+    use super::*;
+
+    #[test]
+    fn leaders_that_are_silent_leave_time_for_the_others() {
+        let cluster = MockCluster::new(4).expect("a mock cluster");
+        cluster.create_topic("orders", 4, 1).expect("made");
+        for (partition, leader) in (0..4).zip(1..) {
+            let placed = cluster.partition_leader("orders", partition, Some(leader));
+            placed.expect("a leader");
+        }
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", cluster.bootstrap_servers())
+            .set("group.id", "asks")
+            .create()
+            .expect("a consumer");
+        let topic = TopicName::new("orders").expect("legal");
+        let places: Vec<Place> = (0..4).map(|partition| (topic.clone(), partition)).collect();
+        let plenty = Duration::from_secs(30);
+        let all = ranges(&consumer, &places, plenty).expect("all answer");
+        assert_eq!(all.len(), 4);
+        for silent in 1..4 {
+            let ever = Duration::from_secs(120);
+            cluster.broker_round_trip_time(silent, ever).expect("slow");
+        }
+        let begun = Instant::now();
+        let deadline = Duration::from_secs(8);
+        let found = ranges(&consumer, &places, deadline).expect("one answers");
+        let took = begun.elapsed();
+        assert!(matches!(found.get(&places[3]), Some(Ok(_))), "{found:?}");
+        let told = found.values().filter(|range| range.is_ok());
+        assert_eq!(told.count(), 1, "{found:?}");
+        assert!(took < deadline, "{took:?}");
+    }
 }

@@ -61,6 +61,13 @@ pub(super) fn note(stop: Result<Stop, JoinError>, tasks: &Tasks) -> Result<TaskI
     })?;
     match outcome {
         Stopped::Clean => {}
+        Stopped::Unsaved => {
+            warn!(
+                task = %id,
+                reason = reason.name(),
+                "task was stopped and everything it had read is acknowledged, but its checkpoint is not saved"
+            );
+        }
         Stopped::Forced { in_flight_records } => {
             warn!(
                 task = %id,

@@ -174,3 +174,46 @@ async fn wrong_settings_and_taken_ports_are_told_with_their_names() {
     let text = error.expect_err("refused").to_string();
     assert!(text.contains(&address.to_string()), "{text}");
 }
+
+/// An engine that has broken.
+#[derive(Debug)]
+struct Broken;
+
+#[async_trait::async_trait]
+impl Engine for Broken {
+    fn start(
+        &self,
+        _: crate::engine::TaskSpec,
+        _: Arc<crate::engine::LinkContext>,
+    ) -> Arc<dyn crate::engine::RunningTask> {
+        panic!("nothing is assigned")
+    }
+
+    async fn release_link(&self, _: &kreplicator_model::ids::LinkId, _: Duration) {}
+
+    async fn close(&self, _: Duration) {}
+
+    async fn broken(&self) -> String {
+        "a fetcher panicked: odd".to_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_panic_on_the_data_path_ends_the_worker() {
+    let store = Arc::new(FlakyStore::new());
+    let worker = Worker::start_with(config(), store, None, |_, _| DataPath {
+        engine: Arc::new(Broken),
+        memory_used: Arc::new(|| 0),
+        kill: CancellationToken::new(),
+    });
+    let worker = worker.await.expect("started");
+    let ended = timeout(
+        Duration::from_secs(5),
+        run_until(worker, CancellationToken::new()),
+    );
+    let error = ended.await.expect("at once").expect_err("it cannot go on");
+    assert!(
+        error.to_string().contains("a fetcher panicked: odd"),
+        "{error}"
+    );
+}

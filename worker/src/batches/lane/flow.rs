@@ -94,6 +94,13 @@ pub(super) struct Held {
     pub(super) path: Path,
 }
 
+impl Held {
+    /// Bytes of the batch as it is sent.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
+}
+
 impl Flow {
     /// A flow that begins; nothing is read or sent yet.
     pub(super) fn new(

@@ -1,14 +1,10 @@
 //! What moves a lane: answers of the source become ready batches, the sender says what to do, and what is
 //! acknowledged makes room.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use kreplicator_batch::aborted::AbortedTransaction;
-use kreplicator_model::{
-    exact::{self, BatchId},
-    ids::UnixMillis,
-};
-use tokio::time::Instant;
+use kreplicator_model::exact::{self, BatchId};
 
 use super::{Event, Lane, Next, State, flow::Flow};
 use crate::{
@@ -19,8 +15,6 @@ use crate::{
 
 /// Batches in line are no more than this; an answer is taken whole.
 const LINE_MAX: usize = 64;
-/// Latency is sampled at most so often for a lane.
-const LATENCY_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Lane {
     /// Turns the backlog into ready batches as far as there is memory.
@@ -199,9 +193,10 @@ impl Lane {
         {
             flow.share.give(held.bytes);
             state.records += u64::from(held.records);
-            state.bytes += held.bytes;
+            let sent_bytes = held.sent_bytes();
+            state.bytes += sent_bytes;
             self.shared.metrics.records.increment(held.records.into());
-            self.shared.metrics.bytes.increment(held.bytes);
+            self.shared.metrics.bytes.increment(sent_bytes);
             self.shared.paths.sent(held.path);
             state.path = Some(held.path);
             newest = Some(held.timestamp_max);
@@ -224,7 +219,8 @@ impl Lane {
             state.moved_at = self.shared.clock.now();
         }
         if let Some(timestamp) = newest {
-            self.sample_latency(state, timestamp);
+            let now = self.shared.clock.now();
+            state.latency.sample(&self.shared.metrics, timestamp, now);
         }
         let Some(flow) = state.flow.as_mut() else {
             return;
@@ -276,19 +272,6 @@ impl Lane {
         if !is_told {
             flow.fetcher = None;
             self.tell(Event::Read(flow.intake.position()));
-        }
-    }
-
-    pub(super) fn sample_latency(&self, state: &mut State, timestamp: UnixMillis) {
-        let now = Instant::now();
-        let is_due = state
-            .latency_sampled_at
-            .is_none_or(|at| now - at >= LATENCY_INTERVAL);
-        if is_due && timestamp.0 > 0 {
-            state.latency_sampled_at = Some(now);
-            let millis = (self.shared.clock.now().0 - timestamp.0).max(0);
-            let latency = Duration::from_millis(millis.unsigned_abs());
-            self.shared.metrics.latency.record(latency.as_secs_f64());
         }
     }
 }

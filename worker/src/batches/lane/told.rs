@@ -23,11 +23,21 @@ impl Lane {
     }
 
     pub(super) fn trouble_locked(&self, state: &mut State, side: Side, cause: Option<&str>) {
-        let before = state.troubles;
-        state.troubles[side as usize] = cause.is_some();
-        if cause.is_some() || (before.contains(&true) && !state.troubles.contains(&true)) {
-            self.board.trouble(cause, self.shared.clock.now());
+        let trouble = &mut state.troubles[side as usize];
+        if trouble.as_deref() == cause {
+            return;
         }
+        *trouble = cause.map(str::to_owned);
+        // The newest, else what is left of the other side.
+        let left = state.troubles.iter().flatten().next();
+        let shown = cause.or(left.map(String::as_str));
+        self.board.trouble(shown, self.shared.clock.now());
+    }
+
+    /// Whatever was wrong is told otherwise.
+    pub(in crate::batches) fn forget_troubles(&self) {
+        self.lock().troubles = [None, None];
+        self.board.trouble(None, self.shared.clock.now());
     }
 
     /// Source offsets `[from, to)` are gone and will never be copied. What was counted before is not
@@ -62,13 +72,12 @@ impl Lane {
 
     /// What is told of the task.
     pub(in crate::batches) fn status(&self) -> Status {
-        let numbers = self.numbers();
-        let log = self.log();
-        self.board.measured(log, &numbers, self.shared.clock.now());
-        let (mode, path) = {
+        // Once: whoever decodes batches holds it for long.
+        let (numbers, log, mode, path) = {
             let state = self.lock();
-            (state.mode, state.path)
+            (state.numbers(), state.log(), state.mode, state.path)
         };
+        self.board.measured(log, &numbers, self.shared.clock.now());
         let promise = Promise {
             engine: spec::Engine::Batches,
             delivery: mode.map(Delivery::from),
@@ -82,8 +91,7 @@ impl Lane {
 
     /// The log's range as it was told last.
     pub(in crate::batches) fn log(&self) -> Option<(Offset, Offset)> {
-        let state = self.lock();
-        state.log_start.zip(state.log_end)
+        self.lock().log()
     }
 
     /// The producer of the line and the place up to which it is counted.
@@ -126,17 +134,22 @@ impl Lane {
         let state = self.lock();
         state.flow.as_ref().map(|flow| flow.intake.position())
     }
+}
 
-    pub(in crate::batches) fn numbers(&self) -> Numbers {
-        let state = self.lock();
-        let held = state.flow.iter().flat_map(|flow| &flow.held);
+impl State {
+    fn log(&self) -> Option<(Offset, Offset)> {
+        self.log_start.zip(self.log_end)
+    }
+
+    fn numbers(&self) -> Numbers {
+        let held = self.flow.iter().flat_map(|flow| &flow.held);
         Numbers {
-            checkpoint: state.checkpoint.map(|checkpoint| checkpoint.place.offset),
+            checkpoint: self.checkpoint.map(|checkpoint| checkpoint.place.offset),
             in_flight: held.map(|held| u64::from(held.records)).sum(),
-            moved_at: state.moved_at,
-            records: state.records,
-            bytes: state.bytes,
-            gap_records: state.gap_records,
+            moved_at: self.moved_at,
+            records: self.records,
+            bytes: self.bytes,
+            gap_records: self.gap_records,
         }
     }
 }

@@ -40,15 +40,12 @@ pub(super) fn tell(client: &ClusterClient, item: &Item, told: &PartitionAnswer, 
     if told.code == Code::CORRUPT_MESSAGE && !is_sound(&item.parts) {
         lane.refused(item.run, item.id, None, damaged);
     } else if answer == Answer::Terminal && !is_about_a_record(told.code) {
-        let from = lane
-            .checkpoint()
-            .map_or(Offset(0), |saved| saved.place.offset);
-        lane.fail_run(item.run, refusal(lane, from, told));
+        lane.fail_run(item.run, refusal(lane, None, told));
     } else if answer == Answer::Terminal {
         let index = told.record_errors.first().map(|error| error.index);
         let index = index.and_then(|index| usize::try_from(index).ok());
         lane.refused(item.run, item.id, index, |offset| {
-            refusal(lane, offset, told)
+            refusal(lane, Some(offset), told)
         });
     } else {
         if matches!(answer, Answer::Refused | Answer::Unsure) && !leader_is_other {
@@ -118,8 +115,9 @@ fn is_about_a_record(code: Code) -> bool {
     )
 }
 
-/// The fault behind a record that will never be taken.
-pub(super) fn refusal(lane: &Lane, offset: Offset, told: &PartitionAnswer) -> Fault {
+/// The fault behind a record that will never be taken, or, without an offset, behind a partition that takes
+/// none.
+pub(super) fn refusal(lane: &Lane, offset: Option<Offset>, told: &PartitionAnswer) -> Fault {
     let TopicPartition { topic, partition } = &lane.target;
     let limits = &lane.spec.limits;
     let now =
@@ -164,11 +162,12 @@ pub(super) fn refusal(lane: &Lane, offset: Offset, told: &PartitionAnswer) -> Fa
             (Kind::Refused, format!("{what}{words}"))
         }
     };
+    let refused = offset.map_or("all records".to_owned(), |offset| {
+        format!("source offset {offset}")
+    });
     Fault::new(
         kind,
-        format!(
-            "target topic {topic} partition {partition} refuses source offset {offset}: {what}"
-        ),
+        format!("target topic {topic} partition {partition} refuses {refused}: {what}"),
     )
 }
 

@@ -16,7 +16,10 @@ use kreplicator_model::{
     spec::StartPolicy,
     target_limits::TargetLimits,
 };
-use kreplicator_wire::{code::Code, fetch::Fetched};
+use kreplicator_wire::{
+    code::Code,
+    fetch::{Aborted, Fetched},
+};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::answer;
@@ -52,6 +55,10 @@ pub(in crate::batches) struct Shutter {
 }
 
 impl Shutter {
+    pub(in crate::batches) fn open(&self) {
+        self.is_shut.store(false, Ordering::Release);
+    }
+
     pub(in crate::batches) fn shut(&self) {
         self.is_shut.store(true, Ordering::Release);
     }
@@ -211,6 +218,24 @@ impl Rig {
     pub(in crate::batches) fn fetch_bytes(&self, offset: Offset, records: bytes::Bytes) -> Next {
         let occupied = self.with_around(|around| around.fetcher.occupy(records.len()));
         self.lane.fetched(self.answer(offset, records), occupied)
+    }
+
+    /// The same, with a transaction that was aborted.
+    pub(in crate::batches) fn fetch_aborted<'a>(
+        &self,
+        producer_id: i64,
+        first_offset: i64,
+        batches: impl IntoIterator<Item = &'a Batch>,
+    ) -> Next {
+        let position = self.lane.position().expect("open");
+        let mut fetched = self.answer(position, answer(batches));
+        fetched.aborted.push(Aborted {
+            producer_id,
+            first_offset: Offset(first_offset),
+        });
+        let bytes = fetched.records.len();
+        let occupied = self.with_around(|around| around.fetcher.occupy(bytes));
+        self.lane.fetched(fetched, occupied)
     }
 
     /// An answer of the source, as the wire tells it.

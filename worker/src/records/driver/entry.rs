@@ -23,6 +23,8 @@ pub(super) struct Entry {
     pub(super) look: LookState,
     /// The checkpoint that is known to be saved.
     pub(super) saved: Option<Offset>,
+    /// To be saved though it may not have moved: brokers forget old commits.
+    pub(super) is_stale: bool,
     /// Records that may or may not arrive.
     pub(super) given_up: u64,
     pub(super) fenced: bool,
@@ -72,6 +74,7 @@ impl Entry {
             stop: None,
             look: LookState::default(),
             saved: None,
+            is_stale: false,
             given_up: 0,
             fenced: false,
             ended: false,
@@ -102,10 +105,12 @@ impl Entry {
         let is_saved = numbers.checkpoint.is_none() || numbers.checkpoint == self.saved;
         let is_settled = numbers.checkpoint == numbers.position;
         let was_forced = self.was_killed || self.fenced;
-        if in_flight_records == 0 && is_settled && is_saved && !was_forced {
+        if in_flight_records > 0 || !is_settled || was_forced {
+            Stopped::Forced { in_flight_records }
+        } else if is_saved {
             Stopped::Clean
         } else {
-            Stopped::Forced { in_flight_records }
+            Stopped::Unsaved
         }
     }
 }

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use kreplicator_model::{
-    ids::UnixMillis,
-    task::{Action, FaultKind, Input, State as TaskState},
-};
+use kreplicator_model::task::{Action, FaultKind, Input, State as TaskState};
 use tracing::{debug, warn};
 
 use super::{
@@ -235,7 +232,7 @@ impl Driver {
             } => {
                 let retry_at = retry_at.map(|at| {
                     let wait = at.saturating_sub(self.base.elapsed());
-                    UnixMillis(now.0 + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX / 2))
+                    self.shared.clock.after(wait)
                 });
                 board.fault(cause, retry_at, now);
             }

@@ -90,6 +90,9 @@ impl Driver {
         self.saves.urgent = false;
         if all {
             self.saves.all_at = Some(now + self.config.recommit_interval);
+            for entry in self.entries.values_mut() {
+                entry.is_stale = true;
+            }
         }
         let mut asked = Vec::new();
         let mut saves = Vec::new();
@@ -97,7 +100,7 @@ impl Driver {
             let Some(checkpoint) = entry.lane.checkpoint() else {
                 continue;
             };
-            if !all && entry.saved == Some(checkpoint) {
+            if !entry.is_stale && entry.saved == Some(checkpoint) {
                 continue;
             }
             let spec = &entry.lane.spec;
@@ -135,6 +138,7 @@ impl Driver {
                 && is_saved
             {
                 entry.saved = Some(*offset);
+                entry.is_stale = false;
             }
         }
         self.release_waiting(&asked);

@@ -1,8 +1,8 @@
 //! What comes back from the sink.
 
-use std::{sync::Weak, time::Duration};
+use std::sync::Weak;
 
-use kreplicator_model::{checkpoint::AckTracker, ids::UnixMillis};
+use kreplicator_model::checkpoint::AckTracker;
 use tokio::time::Instant;
 
 use super::{Lane, LaneEvent, RECORD_OVERHEAD_BYTES, State, is_ready};
@@ -10,9 +10,6 @@ use crate::{
     fault::Fault,
     sink::{Receipt, Receipts},
 };
-
-/// Latency is sampled this often at most, for each task.
-const LATENCY_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Lane {
     fn delivered(&self, receipt: Receipt) {
@@ -33,7 +30,10 @@ impl Lane {
             self.note_progress(&mut state);
         }
         state.answered_at = Instant::now();
-        self.sample_latency(&mut state, receipt.timestamp);
+        if let Some(timestamp) = receipt.timestamp {
+            let now = self.shared.clock.now();
+            state.latency.sample(&self.shared.metrics, timestamp, now);
+        }
         self.returned(&mut state, receipt.payload_bytes);
     }
 
@@ -64,19 +64,6 @@ impl Lane {
                 waker.wake();
             }
         }
-    }
-
-    fn sample_latency(&self, state: &mut State, timestamp: Option<UnixMillis>) {
-        let due = state
-            .latency_sampled_at
-            .is_none_or(|at| at.elapsed() >= LATENCY_SAMPLE_INTERVAL);
-        let Some(timestamp) = timestamp.filter(|_| due) else {
-            return;
-        };
-        state.latency_sampled_at = Some(Instant::now());
-        let millis = self.shared.clock.now().0.saturating_sub(timestamp.0).max(0);
-        let latency = Duration::from_millis(millis.unsigned_abs());
-        self.shared.metrics.latency.record(latency.as_secs_f64());
     }
 }
 
