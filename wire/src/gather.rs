@@ -61,7 +61,8 @@ impl<K: Ord + Clone, Q: Clone, A> Gather<K, Q, A> {
             waiting.retain(|(_, sender)| !sender.is_closed());
             let (questions, senders): (Vec<Q>, Vec<_>) = waiting.into_iter().unzip();
             if !questions.is_empty() {
-                let answers = call(questions).await;
+                // Thousands may wait here: only who carries the call has the memory for it.
+                let answers = Box::pin(call(questions)).await;
                 for (sender, answer) in senders.into_iter().zip(answers) {
                     // A caller that has given up needs no answer.
                     drop(sender.send(answer));

@@ -186,7 +186,8 @@ impl ClusterClient {
         asked.extend_from_slice(names);
         asked.sort();
         asked.dedup();
-        let outcome = self.ask(&asked, deadline).await;
+        // Thousands may wait for this turn: only who has it has the memory for the call.
+        let outcome = Box::pin(self.ask(&asked, deadline)).await;
         pace.asked_at = Some(Instant::now());
         outcome
     }

@@ -88,7 +88,8 @@ impl Pool {
             }
             sleep_until(health.retry_at).await;
         }
-        match open::open(&self.profile, address, deadline).await {
+        // Rare, and much larger than a look at what is open.
+        match Box::pin(open::open(&self.profile, address, deadline)).await {
             Ok(connection) => {
                 self.note(place, None);
                 *current = Some((connection.clone(), address.to_owned()));

@@ -26,11 +26,12 @@ use kreplicator_wire::{
     fetch::Fetched,
     topic::{TopicId, TopicPartition},
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::time::Instant;
 
 use super::{
     fetcher::Occupied,
     intake::{Doubt, Path},
+    mailbox,
     metrics::BatchMetrics,
     outlet::OutletHandle,
 };
@@ -76,7 +77,7 @@ pub(super) enum Event {
 }
 
 /// What lanes of one link share.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) budget: Arc<Budget>,
     pub(super) fence: Arc<dyn OwnershipFence>,
@@ -106,8 +107,8 @@ pub(super) struct Lane {
     pub(super) source: TopicPartition,
     pub(super) target: TopicPartition,
     pub(super) board: Board,
-    pub(super) shared: Shared,
-    events: mpsc::UnboundedSender<Event>,
+    pub(super) shared: Arc<Shared>,
+    events: mailbox::Sender<Event>,
     state: Mutex<State>,
 }
 
@@ -178,8 +179,8 @@ impl Lane {
     pub(super) fn new(
         number: u64,
         spec: TaskSpec,
-        shared: Shared,
-        events: mpsc::UnboundedSender<Event>,
+        shared: Arc<Shared>,
+        events: mailbox::Sender<Event>,
     ) -> Arc<Self> {
         let now = shared.clock.now();
         let partition = spec.id.partition;
@@ -444,6 +445,9 @@ impl Lane {
         if let Some(flow) = state.flow.as_mut() {
             flow.is_resting = false;
             self.pump(&mut state);
+        }
+        if let Some(flow) = state.flow.as_mut() {
+            flow.trim();
         }
     }
 

@@ -15,6 +15,8 @@ use crate::{batches::outlet::Item, fault::Kind};
 
 #[path = "lane_tests/counting.rs"]
 mod counting;
+#[path = "lane_tests/memory.rs"]
+mod memory;
 #[path = "lane_tests/random.rs"]
 mod random;
 #[path = "lane_tests/source.rs"]

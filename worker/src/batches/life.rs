@@ -10,21 +10,19 @@ use kreplicator_model::{
 };
 use kreplicator_wire::topic::Leader;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::oneshot,
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{
-    commits::Commits,
     ends,
     lane::{Event, Lane, Side},
-    link::Lifeline,
+    link::Tools,
+    mailbox,
     scan::Unread,
-    source::Source,
     start::Starter,
-    target::Outlets,
 };
 use crate::{
     engine::{State, Stopped},
@@ -54,15 +52,11 @@ pub(super) struct Stop {
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) lane: Arc<Lane>,
-    pub(super) events: mpsc::UnboundedReceiver<Event>,
-    pub(super) stops: mpsc::UnboundedReceiver<Stop>,
-    pub(super) starter: Starter,
-    pub(super) source: Source,
-    pub(super) outlets: Outlets,
-    pub(super) commits: Commits,
+    pub(super) events: mailbox::Receiver<Event>,
+    pub(super) stops: mailbox::Receiver<Stop>,
+    /// Held until the task is over, even after the link has changed.
+    pub(super) tools: Arc<Tools>,
     pub(super) cancel: CancellationToken,
-    /// Keeps what the task shares with others alive, even after the link has changed.
-    pub(super) _lifeline: Arc<Lifeline>,
 }
 
 /// One task's life.
@@ -119,23 +113,23 @@ impl Life {
                     self.parts.lane.close();
                     return;
                 }
-                End::Stop(stop) => return self.stop(stop).await,
+                End::Stop(stop) => return Box::pin(self.stop(stop)).await,
                 End::Isolate => self.forget(),
                 End::Again => {
                     if let Some(stop) = self.begin_again().await {
-                        return self.stop(stop).await;
+                        return Box::pin(self.stop(stop)).await;
                     }
                 }
                 End::Restart(restart) => {
                     self.restart = Some(restart);
                     if let Some(stop) = self.begin_again().await {
-                        return self.stop(stop).await;
+                        return Box::pin(self.stop(stop)).await;
                     }
                 }
                 End::Fault(fault) => {
                     self.forget();
                     if let Some(stop) = self.wait_after(fault).await {
-                        return self.stop(stop).await;
+                        return Box::pin(self.stop(stop)).await;
                     }
                 }
             }
@@ -155,7 +149,8 @@ impl Life {
         let found = tokio::select! {
             biased;
             stop = self.parts.stops.recv() => return asked(stop),
-            found = self.parts.starter.find(&lane, self.restart) => found,
+            // Much is asked and read only here: its memory is not kept while the task runs.
+            found = Box::pin(self.parts.tools.starter.find(&lane, self.restart)) => found,
         };
         let found = match found {
             Ok(found) => found,
@@ -166,8 +161,8 @@ impl Life {
             lane.count_gap(from, to);
         }
         lane.open(found.opening);
-        self.parts.commits.watch(&lane);
-        self.parts.source.read(&lane);
+        self.parts.tools.commits.watch(&lane);
+        self.parts.tools.source.read(&lane);
         if self.complained_about.is_none() {
             lane.board.enter(State::Running, lane.shared.clock.now());
             lane.shared.news.add();
@@ -192,7 +187,7 @@ impl Life {
             let done = tokio::select! {
                 biased;
                 stop = self.parts.stops.recv() => return asked(stop),
-                done = act(&self.parts.lane, &self.parts.starter, &self.parts.source, &self.parts.outlets, event) => done,
+                done = Box::pin(act(&self.parts.lane, &self.parts.tools, event)) => done,
             };
             if let Some(end) = done {
                 return end;
@@ -203,7 +198,7 @@ impl Life {
     /// Forgets the flow.
     fn forget(&mut self) {
         self.parts.lane.close();
-        while self.parts.events.try_recv().is_ok() {}
+        while self.parts.events.try_recv().is_some() {}
     }
 
     /// Forgets the flow, and pauses where beginning again has not got any further. Some: it was told to stop.
@@ -215,7 +210,7 @@ impl Life {
             self.agains = 0;
             return None;
         }
-        let backoff = self.parts.starter.config.backoff();
+        let backoff = self.parts.tools.starter.config.backoff();
         let wait = backoff.delay(self.agains, rand::random());
         self.agains = self.agains.saturating_add(1);
         tokio::select! {
@@ -266,7 +261,7 @@ impl Life {
     /// Shows a fault and waits until it is time to try again.
     async fn wait_after(&mut self, fault: Fault) -> Option<Stop> {
         let lane = &self.parts.lane;
-        let config = &self.parts.starter.config;
+        let config = &self.parts.tools.starter.config;
         let is_steady = self
             .flowing_since
             .take()
@@ -313,7 +308,7 @@ impl Life {
                 // Still needed for delivering what is outstanding.
                 Ok(Some(event @ (Event::FindTarget | Event::AskTarget | Event::ReadTail(_)))) => {
                     let parts = &self.parts;
-                    let acted = act(&lane, &parts.starter, &parts.source, &parts.outlets, event);
+                    let acted = act(&lane, &parts.tools, event);
                     // One that is over, or whose time is, delivers nothing more.
                     if !matches!(timeout_at(end, acted).await, Ok(None)) {
                         break;
@@ -334,7 +329,7 @@ impl Life {
         }
         let in_flight_records = lane.close();
         let save_by = Instant::now() + SAVE_TIME;
-        let is_saved = self.parts.commits.save_last(&lane, save_by).await;
+        let is_saved = self.parts.tools.commits.save_last(&lane, save_by).await;
         lane.board.enter(State::Stopped, lane.shared.clock.now());
         let stopped = match (is_settled, is_saved) {
             (true, true) => Stopped::Clean,
@@ -352,13 +347,13 @@ fn asked(stop: Option<Stop>) -> End {
 }
 
 /// Does what the lane asked for; Some: the flow is over.
-async fn act(
-    lane: &Arc<Lane>,
-    starter: &Starter,
-    source: &Source,
-    outlets: &Outlets,
-    event: Event,
-) -> Option<End> {
+async fn act(lane: &Arc<Lane>, tools: &Tools, event: Event) -> Option<End> {
+    let Tools {
+        starter,
+        source,
+        outlets,
+        ..
+    } = tools;
     match event {
         Event::AskTarget => note_view(lane, starter, None).await,
         Event::ReadTail(from) => note_view(lane, starter, Some(from)).await,

@@ -59,19 +59,20 @@ pub(super) struct Ends {
 /// A link with tasks.
 pub(super) struct Running {
     pub(super) context: Arc<LinkContext>,
-    pub(super) shared: Shared,
+    pub(super) shared: Arc<Shared>,
+    pub(super) lanes: Lanes,
+    pub(super) tools: Arc<Tools>,
+}
+
+/// What the lives of a link's tasks work with. What was spawned for them lives until the last who holds
+/// this has let go: the link as it is declared now, and each task that was started while it was
+/// declared like this.
+#[derive(Debug)]
+pub(super) struct Tools {
     pub(super) starter: Starter,
     pub(super) source: Source,
     pub(super) outlets: Outlets,
     pub(super) commits: Commits,
-    pub(super) lanes: Lanes,
-    pub(super) lifeline: Arc<Lifeline>,
-}
-
-/// What was spawned for the tasks of a link lives until the last who holds this has let go: the link as it
-/// is declared now, and each task that was started while it was declared like this.
-#[derive(Debug)]
-pub(super) struct Lifeline {
     _end: DropGuard,
 }
 
@@ -89,7 +90,7 @@ impl Running {
             cancel,
         } = common;
         let link = &context.link.id;
-        let shared = Shared {
+        let shared = Arc::new(Shared {
             budget: Arc::clone(&budget),
             fence,
             clock,
@@ -97,7 +98,7 @@ impl Running {
             paths: BatchMetrics::new(link),
             base,
             news,
-        };
+        });
         let side = context.link.checkpoint_on;
         let keeper = match side {
             CheckpointSide::Source => ends.source.clone(),
@@ -139,23 +140,24 @@ impl Running {
             },
             spawner.clone(),
         );
+        let starter = Starter {
+            config,
+            source,
+            target,
+            group,
+            lines,
+            on_gap: context.link.on_gap,
+            shared: Arc::clone(&shared),
+        };
         Self {
             context: Arc::clone(context),
-            starter: Starter {
-                config,
-                source,
-                target,
-                group,
-                lines,
-                on_gap: context.link.on_gap,
-                shared: shared.clone(),
-            },
             shared,
-            source: reader,
-            outlets,
-            commits,
             lanes,
-            lifeline: Arc::new(Lifeline {
+            tools: Arc::new(Tools {
+                starter,
+                source: reader,
+                outlets,
+                commits,
                 _end: cancel.drop_guard(),
             }),
         }

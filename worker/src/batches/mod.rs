@@ -2,6 +2,7 @@
 //!
 //! - [`BatchEngine`]: the engine. [`link`]: what tasks of one link share.
 //! - [`lane`]: one task on the data path. [`life`]: the same task over time. [`start`]: where it begins.
+//!   [`mailbox`]: what lane and life tell each other.
 //! - [`source`], [`fetcher`], [`nearest`]: reading. [`target`], [`outlet`]: sending. [`commits`]: checkpoints.
 //! - [`intake`]: which batches pass, and which are written anew or dropped.
 //! - [`ends`], [`scan`]: questions to clusters.
@@ -21,6 +22,7 @@ pub mod intake;
 mod lane;
 mod life;
 mod link;
+mod mailbox;
 pub mod metrics;
 mod nearest;
 mod outlet;
@@ -51,7 +53,7 @@ use kreplicator_model::{
 };
 use kreplicator_wire::cluster::ClusterClient;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::oneshot,
     time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -61,6 +63,7 @@ use self::{
     lane::Lane,
     life::{Life, Parts, Stop},
     link::Running,
+    mailbox::mailbox,
 };
 use crate::{
     budget::Budget,
@@ -205,20 +208,16 @@ impl Engine for BatchEngine {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock();
         let running = self.link(&mut state, &context);
-        let (events, lane_events) = mpsc::unbounded_channel();
-        let (stops, asked) = mpsc::unbounded_channel();
-        let lane = Lane::new(number, spec, running.shared.clone(), events);
+        let (events, lane_events) = mailbox();
+        let (stops, asked) = mailbox();
+        let lane = Lane::new(number, spec, Arc::clone(&running.shared), events);
         running.lanes.add(&lane);
         let life = Life::new(Parts {
             lane: Arc::clone(&lane),
             events: lane_events,
             stops: asked,
-            starter: running.starter.clone(),
-            source: running.source.clone(),
-            outlets: running.outlets.clone(),
-            commits: running.commits.clone(),
+            tools: Arc::clone(&running.tools),
             cancel: self.closing.clone(),
-            _lifeline: Arc::clone(&running.lifeline),
         });
         self.spawner.spawn("a task", life.run());
         Arc::new(Task {
@@ -263,7 +262,7 @@ impl fmt::Debug for BatchEngine {
 #[derive(Debug)]
 struct Task {
     lane: Arc<Lane>,
-    stops: mpsc::UnboundedSender<Stop>,
+    stops: mailbox::Sender<Stop>,
     /// Added to a stop's own deadline before the life is thought to be gone.
     patience: Duration,
 }

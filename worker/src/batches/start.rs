@@ -44,7 +44,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 const LINE_ATTEMPTS_MAX: u32 = 8;
 
 /// What starts of one link share.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Starter {
     pub(super) config: BatchConfig,
     pub(super) source: Questions,
@@ -52,7 +52,7 @@ pub(super) struct Starter {
     pub(super) group: Group,
     pub(super) lines: Arc<dyn LineBook>,
     pub(super) on_gap: GapPolicy,
-    pub(super) shared: Shared,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// A start that was found.
@@ -414,7 +414,7 @@ impl Starter {
             isolation: Isolation::Committed,
         };
         let (client, patience) = (&self.source.client, self.config.scan_timeout);
-        let found = scan::after(client, &stretch, from.skip_records, patience).await?;
+        let found = Box::pin(scan::after(client, &stretch, from.skip_records, patience)).await?;
         found.ok_or_else(|| {
             let records = from.skip_records;
             let text = format!(
@@ -439,7 +439,7 @@ impl Starter {
                 to,
                 isolation: Isolation::Committed,
             };
-            let counted = scan::count(&self.source.client, &stretch, patience).await?;
+            let counted = Box::pin(scan::count(&self.source.client, &stretch, patience)).await?;
             match rewind.counted(counted) {
                 Some(Ok(from)) => return Ok(Some((from, rewind.count()))),
                 Some(Err(wider)) => rewind = wider,
@@ -471,9 +471,9 @@ impl Starter {
                 note(&mut tail, batch);
                 true
             };
-            scan::scan(client, &stretch, patience, note).await
+            Box::pin(scan::scan(client, &stretch, patience, note)).await
         } else {
-            scan::probe(client, &stretch, Instant::now() + patience).await
+            Box::pin(scan::probe(client, &stretch, Instant::now() + patience)).await
         };
         match looked {
             Ok(()) => {

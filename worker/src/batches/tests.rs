@@ -119,7 +119,7 @@ fn spec(partition: i32) -> TaskSpec {
 }
 
 /// A life lets go shortly after it has told that it is over.
-async fn gone(lifeline: &std::sync::Weak<link::Lifeline>) {
+async fn gone(lifeline: &std::sync::Weak<link::Tools>) {
     for _ in 0..100 {
         if lifeline.upgrade().is_none() {
             return;
@@ -135,7 +135,7 @@ async fn what_tasks_share_lives_until_the_last_of_them_has_stopped_though_the_li
     let (old, new) = (context("before"), context("after"));
     let lifeline = || {
         let state = engine.lock();
-        Arc::downgrade(&state.links.values().next().expect("a link").lifeline)
+        Arc::downgrade(&state.links.values().next().expect("a link").tools)
     };
     let first = engine.start(spec(0), Arc::clone(&old));
     let second = engine.start(spec(1), old);

@@ -23,6 +23,10 @@ use crate::{
 /// Most tasks in one message: some 2 MB, far below what the controller takes in.
 pub(super) const TASKS_PER_MESSAGE_MAX: usize = 10_000;
 
+/// Where nothing but the time of the last progress has changed, it is told again after so many
+/// milliseconds: thousands of quiet tasks, each at the end of its log, have nothing else to tell.
+const PROGRESS_STEP_MS: u64 = 30_000;
+
 /// Makes reports, each with what changed since the one before.
 #[derive(Debug)]
 pub(super) struct Builder {
@@ -94,25 +98,25 @@ impl Builder {
         // What a delta cannot say is that a task is gone.
         let full = std::mem::take(&mut self.want_full) || removals != self.removals;
         self.removals = removals;
-        let reports: Vec<(TaskId, v1::TaskReport)> = live
-            .into_iter()
-            .map(|(id, live)| {
-                let report = task_report(&live);
-                (id, report)
-            })
-            .collect();
-        let rates = self.rates(&reports, now);
-        self.pulse.note(rates);
         if full {
             self.said.clear();
         }
         let mut changed = Vec::new();
-        for (id, report) in reports {
-            if self.said.get(&id) != Some(&report) {
+        let (mut totals, mut copied) = (BTreeMap::new(), Copied::default());
+        for (id, live) in live {
+            let mut report = task_report(&live);
+            let now = Totals::of(&report);
+            copied.add(self.totals.get(&id), &now);
+            totals.insert(id.clone(), now);
+            let said = self.said.get(&id);
+            if said.is_none_or(|said| is_news(said, &mut report)) {
                 self.said.insert(id, report.clone());
                 changed.push(report);
             }
         }
+        self.totals = totals;
+        let rates = self.rates(copied, now);
+        self.pulse.note(rates);
         let mut rest = changed.into_iter().peekable();
         let mut messages = Vec::new();
         while messages.is_empty() || rest.peek().is_some() {
@@ -136,32 +140,8 @@ impl Builder {
     }
 
     /// Records and bytes per second since the last look, over the tasks that run now.
-    fn rates(&mut self, reports: &[(TaskId, v1::TaskReport)], now: Instant) -> (f64, f64) {
-        let mut records: u64 = 0;
-        let mut bytes: u64 = 0;
-        let mut totals = BTreeMap::new();
-        for (id, report) in reports {
-            let before = self
-                .totals
-                .get(id)
-                .filter(|before| before.epoch == report.epoch);
-            // Totals begin at zero with each start.
-            let since = |total: u64, before: u64| total.checked_sub(before).unwrap_or(total);
-            records += since(
-                report.records_total,
-                before.map_or(0, |before| before.records),
-            );
-            bytes += since(report.bytes_total, before.map_or(0, |before| before.bytes));
-            totals.insert(
-                id.clone(),
-                Totals {
-                    epoch: report.epoch,
-                    records: report.records_total,
-                    bytes: report.bytes_total,
-                },
-            );
-        }
-        self.totals = totals;
+    fn rates(&mut self, copied: Copied, now: Instant) -> (f64, f64) {
+        let Copied { records, bytes } = copied;
         let before = self.measured_at.replace(now);
         let elapsed = before.map(|before| now.saturating_duration_since(before).as_secs_f64());
         match elapsed {
@@ -204,6 +184,42 @@ impl Pulse {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Totals {
+    fn of(report: &v1::TaskReport) -> Self {
+        Self {
+            epoch: report.epoch,
+            records: report.records_total,
+            bytes: report.bytes_total,
+        }
+    }
+}
+
+/// What was copied since the last look.
+#[derive(Debug, Clone, Copy, Default)]
+struct Copied {
+    records: u64,
+    bytes: u64,
+}
+
+impl Copied {
+    /// Adds what one task has copied.
+    fn add(&mut self, before: Option<&Totals>, now: &Totals) {
+        // Totals begin at zero with each start.
+        let before = before.filter(|before| before.epoch == now.epoch);
+        let since = |total: u64, before: u64| total.checked_sub(before).unwrap_or(total);
+        self.records += since(now.records, before.map_or(0, |before| before.records));
+        self.bytes += since(now.bytes, before.map_or(0, |before| before.bytes));
+    }
+}
+
+/// Whether there is something to tell of a task. The report is as before afterwards.
+fn is_news(said: &v1::TaskReport, report: &mut v1::TaskReport) -> bool {
+    let progress_at_ms = std::mem::replace(&mut report.progress_at_ms, said.progress_at_ms);
+    let is_same = *said == *report;
+    report.progress_at_ms = progress_at_ms;
+    !is_same || progress_at_ms.abs_diff(said.progress_at_ms) >= PROGRESS_STEP_MS
 }
 
 fn task_report(live: &Live) -> v1::TaskReport {

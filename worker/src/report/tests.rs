@@ -109,6 +109,34 @@ async fn the_first_report_is_full_and_the_next_tells_what_changed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn that_a_quiet_task_is_still_at_the_end_is_told_now_and_then() {
+    let rig = settled(&[(task(0), 1)]).await;
+    let at = |millis| {
+        rig.engine.task(&task(0)).say(engine::Status {
+            progress_at: Some(UnixMillis(millis)),
+            ..status(State::Running)
+        });
+    };
+    let mut builder = Builder::new(subject(&rig), HEARTBEAT);
+    at(100_000);
+    assert_eq!(ids(&builder.reports(Instant::now())[0]), [0]);
+    at(129_999);
+    assert_eq!(ids(&builder.reports(Instant::now())[0]), [0; 0]);
+    at(130_000);
+    let told = builder.reports(Instant::now());
+    assert_eq!(ids(&told[0]), [0]);
+    assert_eq!(told[0].tasks[0].progress_at_ms, 130_000);
+    // Whatever else has changed brings the time of the moment with it.
+    rig.engine.task(&task(0)).say(engine::Status {
+        progress_at: Some(UnixMillis(130_001)),
+        records_total: 41,
+        ..status(State::Running)
+    });
+    let told = builder.reports(Instant::now());
+    assert_eq!(told[0].tasks[0].progress_at_ms, 130_001);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_that_left_makes_the_next_report_a_full_one() {
     let mut rig = settled(&[(task(0), 1), (task(1), 1)]).await;
     let mut builder = Builder::new(subject(&rig), HEARTBEAT);

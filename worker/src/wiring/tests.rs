@@ -202,6 +202,7 @@ impl Engine for Broken {
 async fn a_panic_on_the_data_path_ends_the_worker() {
     let store = Arc::new(FlakyStore::new());
     let worker = Worker::start_with(config(), store, None, |_, _| DataPath {
+        news: News::default(),
         engine: Arc::new(Broken),
         memory_used: Arc::new(|| 0),
         kill: CancellationToken::new(),

@@ -407,6 +407,11 @@ impl Sender {
         }
     }
 
+    /// Gives back memory that is used only while batches are held.
+    pub fn trim(&mut self) {
+        self.window.trim();
+    }
+
     /// The first batch that may have to be sent again; None when none is held.
     #[must_use]
     pub fn oldest(&self) -> Option<BatchId> {

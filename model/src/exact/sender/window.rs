@@ -113,6 +113,13 @@ impl Window {
         self.entries.len()
     }
 
+    /// Gives back the memory of batches that are gone, when there are none.
+    pub(super) fn trim(&mut self) {
+        if self.entries.is_empty() {
+            self.entries = VecDeque::new();
+        }
+    }
+
     pub(super) fn front(&self) -> Place {
         self.front
     }

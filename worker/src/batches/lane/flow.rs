@@ -145,6 +145,19 @@ impl Flow {
         }
     }
 
+    /// Gives back the memory of queues in which nothing waits: most tasks are quiet most of the time.
+    pub(super) fn trim(&mut self) {
+        fn trim<T>(queue: &mut VecDeque<T>) {
+            if queue.is_empty() {
+                *queue = VecDeque::new();
+            }
+        }
+        trim(&mut self.line);
+        trim(&mut self.held);
+        trim(&mut self.unsent);
+        self.sender.trim();
+    }
+
     /// Whether nothing is read for it any more.
     pub(super) fn is_over(&self) -> bool {
         self.draining || self.failed

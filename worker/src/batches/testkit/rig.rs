@@ -28,6 +28,7 @@ use crate::{
         config::BatchConfig,
         fetcher::{FetcherHandle, tests::FakeFetcher},
         lane::{Event, Lane, Next, Opening, Shared},
+        mailbox,
         metrics::BatchMetrics,
         outlet::{Item, tests::fake},
     },
@@ -108,7 +109,7 @@ pub(in crate::batches) struct Rig {
 
 #[derive(Debug)]
 struct Around {
-    events: mpsc::UnboundedReceiver<Event>,
+    events: mailbox::Receiver<Event>,
     fetcher: FakeFetcher,
     handle: FetcherHandle,
     /// The outlets set so far; the last is in use.
@@ -140,8 +141,8 @@ impl Rig {
             start: StartPolicy::Earliest,
             limits: made.limits,
         };
-        let (sender, events) = mpsc::unbounded_channel();
-        let lane = Lane::new(1, spec, shared, sender);
+        let (sender, events) = mailbox::mailbox();
+        let lane = Lane::new(1, spec, Arc::new(shared), sender);
         let (fetcher, handle) = FakeFetcher::new();
         Self {
             lane,
@@ -257,7 +258,7 @@ impl Rig {
 
     /// What the lane told its life since the last call.
     pub(in crate::batches) fn events(&self) -> Vec<Event> {
-        self.with_around(|around| std::iter::from_fn(|| around.events.try_recv().ok()).collect())
+        self.with_around(|around| std::iter::from_fn(|| around.events.try_recv()).collect())
     }
 
     /// What was handed to the newest outlet since the last call.
