@@ -21,7 +21,7 @@ use crate::{
     report::Range,
     run::{Options, Progress},
     side::Cluster,
-    survey::{Extent, Survey},
+    survey::{Compaction, Extent, Survey},
 };
 
 /// What the partitions of a run have in common.
@@ -45,8 +45,8 @@ pub(crate) struct Pair {
     pub(crate) partition: Partition,
     /// The link does not begin at the beginning of the source.
     pub(crate) starts_late: bool,
-    pub(crate) source_compacted: bool,
-    pub(crate) target_compacted: bool,
+    pub(crate) source_compaction: Compaction,
+    pub(crate) target_compaction: Compaction,
 }
 
 /// What is known of a partition, also where it ended with an error.
@@ -126,8 +126,8 @@ async fn run(
         },
         target_lead_allowed: range.from > Offset(0),
         source_lead_allowed: target.start > Offset(0) || pair.starts_late,
-        source_compacted: pair.source_compacted,
-        target_compacted: pair.target_compacted,
+        source_compacted: pair.source_compaction.is_possible(),
+        target_compacted: pair.target_compaction.is_possible(),
         limits: Limits {
             findings: context.options.findings,
             ..Limits::default()
