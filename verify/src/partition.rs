@@ -65,11 +65,24 @@ pub(crate) struct Outcome {
 /// Compares one partition.
 pub(crate) async fn compare(context: &Context, pair: &Pair) -> Outcome {
     let mut outcome = Outcome::default();
-    match survey(context, pair, &mut outcome).await {
+    let surveyed = unless_stopped(&context.stop, survey(context, pair, &mut outcome)).await;
+    match surveyed {
         Ok((source, target)) => run(context, pair, source, target, &mut outcome).await,
         Err(fault) => outcome.error = Some(fault),
     }
     outcome
+}
+
+/// What came of `work`, or that the run was stopped before.
+async fn unless_stopped<T>(
+    stop: &CancellationToken,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(Error::Stopped),
+        done = work => done,
+    }
 }
 
 /// The extents of both sides: the target's first, see the crate's documentation.
@@ -211,13 +224,16 @@ impl Comparison<'_> {
         let cluster = &self.context.source;
         let mut source_reader =
             Reader::start(cluster, topic, partition, self.range.from, hasher).await?;
-        let begun = self.target_start(&mut source_reader, source, target).await;
+        let stop = &self.context.stop;
+        let beginning = self.target_start(&mut source_reader, source, target);
+        let begun = unless_stopped(stop, beginning).await;
         let ended = match begun {
             Ok(start) => {
                 let (cluster, topic) = (&self.context.target, &self.pair.target_topic);
                 match Reader::start(cluster, topic, partition, start, hasher).await {
                     Ok(mut target_reader) => {
-                        let ended = self.read(&mut source_reader, &mut target_reader).await;
+                        let reading = self.read(&mut source_reader, &mut target_reader);
+                        let ended = unless_stopped(stop, reading).await;
                         target_reader.close().await;
                         ended
                     }
@@ -298,7 +314,6 @@ impl Comparison<'_> {
                     // What did not arrive until now is missing.
                     self.finish_side(Side::Target);
                 }
-                () = self.context.stop.cancelled() => return Err(Error::Stopped),
             }
         }
     }

@@ -179,7 +179,7 @@ impl Session {
     ) -> Report {
         let start = Instant::now();
         let mut partitions = Vec::new();
-        let pairs = self.pairs(topics, options, &mut partitions).await;
+        let pairs = self.pairs(topics, options, stop, &mut partitions).await;
         progress
             .partitions
             .store(pairs.len() as u64, Ordering::Relaxed);
@@ -233,6 +233,7 @@ impl Session {
         &self,
         topics: &[Topics],
         options: &Options,
+        stop: &CancellationToken,
         reports: &mut Vec<PartitionReport>,
     ) -> Vec<Pair> {
         let names = |name: fn(&Topics) -> &TopicName| -> Vec<TopicName> {
@@ -242,10 +243,18 @@ impl Session {
             names(|topics| &topics.source),
             names(|topics| &topics.target),
         );
-        let (source_compaction, target_compaction) = tokio::join!(
-            self.source_survey.compaction(&sources),
-            self.target_survey.compaction(&targets)
-        );
+        let asking = async {
+            tokio::join!(
+                self.source_survey.compaction(&sources),
+                self.target_survey.compaction(&targets)
+            )
+        };
+        // What is stopped is not compared, so it need not be known.
+        let (source_compaction, target_compaction) = tokio::select! {
+            biased;
+            () = stop.cancelled() => Default::default(),
+            found = asking => found,
+        };
         let compaction = |found: &BTreeMap<TopicName, Compaction>, topic| {
             let found = found.get(topic).copied();
             found.unwrap_or(Compaction::Unknown)
