@@ -10,7 +10,7 @@
 //! - [`reader`]: one partition of one side, read by a thread.
 //! - [`partition`]: one partition of both sides, compared.
 //! - [`run`]: many partitions, some at once.
-//! - [`report`]: what came out.
+//! - [`report`]: what came out; `notes`: what else is to be known to judge it.
 //! - [`error`]: why something could not be compared.
 //!
 //! # What is compared
@@ -30,6 +30,7 @@
 
 pub mod error;
 pub mod fingerprint;
+mod notes;
 pub mod partition;
 pub mod reader;
 pub mod report;

@@ -21,7 +21,7 @@ use crate::{
     report::Range,
     run::{Options, Progress},
     side::Cluster,
-    survey::{Extent, Survey},
+    survey::{Compaction, Extent, Survey},
 };
 
 /// What the partitions of a run have in common.
@@ -45,8 +45,8 @@ pub(crate) struct Pair {
     pub(crate) partition: Partition,
     /// The link does not begin at the beginning of the source.
     pub(crate) starts_late: bool,
-    pub(crate) source_compacted: bool,
-    pub(crate) target_compacted: bool,
+    pub(crate) source_compaction: Compaction,
+    pub(crate) target_compaction: Compaction,
 }
 
 /// What is known of a partition, also where it ended with an error.
@@ -65,11 +65,24 @@ pub(crate) struct Outcome {
 /// Compares one partition.
 pub(crate) async fn compare(context: &Context, pair: &Pair) -> Outcome {
     let mut outcome = Outcome::default();
-    match survey(context, pair, &mut outcome).await {
+    let surveyed = unless_stopped(&context.stop, survey(context, pair, &mut outcome)).await;
+    match surveyed {
         Ok((source, target)) => run(context, pair, source, target, &mut outcome).await,
         Err(fault) => outcome.error = Some(fault),
     }
     outcome
+}
+
+/// What came of `work`, or that the run was stopped before.
+async fn unless_stopped<T>(
+    stop: &CancellationToken,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(Error::Stopped),
+        done = work => done,
+    }
 }
 
 /// The extents of both sides: the target's first, see the crate's documentation.
@@ -126,8 +139,8 @@ async fn run(
         },
         target_lead_allowed: range.from > Offset(0),
         source_lead_allowed: target.start > Offset(0) || pair.starts_late,
-        source_compacted: pair.source_compacted,
-        target_compacted: pair.target_compacted,
+        source_compacted: pair.source_compaction.is_possible(),
+        target_compacted: pair.target_compaction.is_possible(),
         limits: Limits {
             findings: context.options.findings,
             ..Limits::default()
@@ -211,13 +224,16 @@ impl Comparison<'_> {
         let cluster = &self.context.source;
         let mut source_reader =
             Reader::start(cluster, topic, partition, self.range.from, hasher).await?;
-        let begun = self.target_start(&mut source_reader, source, target).await;
+        let stop = &self.context.stop;
+        let beginning = self.target_start(&mut source_reader, source, target);
+        let begun = unless_stopped(stop, beginning).await;
         let ended = match begun {
             Ok(start) => {
                 let (cluster, topic) = (&self.context.target, &self.pair.target_topic);
                 match Reader::start(cluster, topic, partition, start, hasher).await {
                     Ok(mut target_reader) => {
-                        let ended = self.read(&mut source_reader, &mut target_reader).await;
+                        let reading = self.read(&mut source_reader, &mut target_reader);
+                        let ended = unless_stopped(stop, reading).await;
                         target_reader.close().await;
                         ended
                     }
@@ -298,7 +314,6 @@ impl Comparison<'_> {
                     // What did not arrive until now is missing.
                     self.finish_side(Side::Target);
                 }
-                () = self.context.stop.cancelled() => return Err(Error::Stopped),
             }
         }
     }

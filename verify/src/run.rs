@@ -1,7 +1,7 @@
 //! Many partitions, some at once.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -19,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     error::Error,
     fingerprint::Hasher,
+    notes::notes,
     partition::{Context, Outcome, Pair, compare},
     report::{PartitionReport, Report, Verdict, verdict},
     side::Cluster,
-    survey::Survey,
+    survey::{Compaction, Survey},
 };
 
 /// How to compare.
@@ -178,7 +179,7 @@ impl Session {
     ) -> Report {
         let start = Instant::now();
         let mut partitions = Vec::new();
-        let pairs = self.pairs(topics, options, &mut partitions).await;
+        let pairs = self.pairs(topics, options, stop, &mut partitions).await;
         progress
             .partitions
             .store(pairs.len() as u64, Ordering::Relaxed);
@@ -232,6 +233,7 @@ impl Session {
         &self,
         topics: &[Topics],
         options: &Options,
+        stop: &CancellationToken,
         reports: &mut Vec<PartitionReport>,
     ) -> Vec<Pair> {
         let names = |name: fn(&Topics) -> &TopicName| -> Vec<TopicName> {
@@ -241,12 +243,22 @@ impl Session {
             names(|topics| &topics.source),
             names(|topics| &topics.target),
         );
-        let (source_compacted, target_compacted) = tokio::join!(
-            self.source_survey.compacted(&sources),
-            self.target_survey.compacted(&targets)
-        );
-        let source_compacted: BTreeSet<TopicName> = source_compacted.into_iter().collect();
-        let target_compacted: BTreeSet<TopicName> = target_compacted.into_iter().collect();
+        let asking = async {
+            tokio::join!(
+                self.source_survey.compaction(&sources),
+                self.target_survey.compaction(&targets)
+            )
+        };
+        // What is stopped is not compared, so it need not be known.
+        let (source_compaction, target_compaction) = tokio::select! {
+            biased;
+            () = stop.cancelled() => Default::default(),
+            found = asking => found,
+        };
+        let compaction = |found: &BTreeMap<TopicName, Compaction>, topic| {
+            let found = found.get(topic).copied();
+            found.unwrap_or(Compaction::Unknown)
+        };
         let mut pairs = Vec::new();
         for topics in topics {
             let no_topic = |cluster: &Cluster, topic: &TopicName| Error::NoTopic {
@@ -294,8 +306,8 @@ impl Session {
                     target_topic: topics.target.clone(),
                     partition,
                     starts_late: topics.starts_late,
-                    source_compacted: source_compacted.contains(&topics.source),
-                    target_compacted: target_compacted.contains(&topics.target),
+                    source_compaction: compaction(&source_compaction, &topics.source),
+                    target_compaction: compaction(&target_compaction, &topics.target),
                 });
             }
         }
@@ -325,7 +337,7 @@ fn report(pair: Pair, outcome: Outcome, options: &Options) -> PartitionReport {
         // What was found by then is true; what was not found says nothing.
         Some(_) if tally.differences(options.tolerate_duplicates) > 0 => Verdict::Different,
         Some(_) => Verdict::NotCompared,
-        None => verdict(&tally, options.tolerate_duplicates),
+        None => verdict(&tally, options.tolerate_duplicates).max(doubt(&pair, &tally)),
     };
     PartitionReport {
         notes: notes(&pair, &outcome),
@@ -342,71 +354,17 @@ fn report(pair: Pair, outcome: Outcome, options: &Options) -> PartitionReport {
     }
 }
 
-fn notes(pair: &Pair, outcome: &Outcome) -> Vec<String> {
-    let tally = &outcome.tally;
-    let records = |count: u64| match count {
-        1 => "1 record".to_owned(),
-        count => format!("{count} records"),
-    };
-    let mut notes = Vec::new();
-    let mut note = |applies: bool, text: String| {
-        if applies {
-            notes.push(text);
-        }
-    };
-    note(
-        outcome.gone > 0,
-        format!(
-            "{} offsets are gone from the source and not comparable",
-            outcome.gone
-        ),
-    );
-    note(
-        tally.lead_of_target > 0,
-        format!(
-            "{} at the beginning of the target not comparable: before the first one left or asked for on \
-             the source",
-            records(tally.lead_of_target)
-        ),
-    );
-    note(
-        tally.lead_of_source > 0,
-        format!(
-            "{} at the beginning of the source not comparable: {}",
-            records(tally.lead_of_source),
-            match pair.starts_late {
-                true => "gone from the target, or from before the link's start",
-                false => "gone from the target",
-            }
-        ),
-    );
-    note(
-        tally.compacted_on_target > 0,
-        format!(
-            "the target is compacted: {} with keys that it lacks cannot be told from lost ones",
-            records(tally.compacted_on_target)
-        ),
-    );
-    note(
-        tally.compacted_on_source > 0,
-        format!(
-            "the source is compacted: {} with keys that it lacks cannot be told from extra ones",
-            records(tally.compacted_on_source)
-        ),
-    );
-    note(
-        tally.missing_at_end > 0,
-        format!(
-            "{} of the missing ones are the last of the source: the target may be behind; see --wait",
-            tally.missing_at_end
-        ),
-    );
-    note(
-        tally.window_exceeded,
-        format!(
-            "the sides differ over more than {} records: moved ones may count as missing and extra",
-            kreplicator_model::compare::WINDOW_DEFAULT
-        ),
-    );
-    notes
+/// The best that can be said while it is not known whether a side is compacted.
+fn doubt(pair: &Pair, tally: &Tally) -> Verdict {
+    let is_doubtful = |compaction, records| compaction == Compaction::Unknown && records > 0;
+    if is_doubtful(pair.source_compaction, tally.compacted_on_source)
+        || is_doubtful(pair.target_compaction, tally.compacted_on_target)
+    {
+        Verdict::NotCompared
+    } else {
+        Verdict::Equal
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,11 +6,12 @@ use kreplicator_kafka::error::Error as ClusterError;
 use kreplicator_model::ids::{Offset, Partition, TopicName, UnixMillis};
 use rdkafka::{
     Offset as Position, TopicPartitionList,
-    admin::{AdminClient, AdminOptions, ResourceSpecifier},
+    admin::{AdminClient, AdminOptions, ConfigResourceResult, ResourceSpecifier},
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer as _},
-    error::{KafkaError, KafkaResult},
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
+use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use crate::{
@@ -36,6 +37,37 @@ pub struct Extent {
     pub start: Offset,
     /// The last stable offset: everything below is committed or aborted.
     pub end: Offset,
+}
+
+/// Whether a log keeps only the last record of each key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compaction {
+    /// It keeps all.
+    Off,
+    /// It does.
+    On,
+    /// The setting cannot be read, or may not be.
+    Unknown,
+}
+
+impl Compaction {
+    /// Whether records with keys may be gone without having been lost.
+    #[must_use]
+    pub fn is_possible(self) -> bool {
+        self != Self::Off
+    }
+
+    fn from_answer(answer: ConfigResourceResult) -> Self {
+        let Ok(resource) = answer else {
+            return Self::Unknown;
+        };
+        let entry = resource.get("cleanup.policy");
+        match entry.and_then(|entry| entry.value.as_deref()) {
+            Some(policy) if policy.contains("compact") => Self::On,
+            Some(_) => Self::Off,
+            None => Self::Unknown,
+        }
+    }
 }
 
 impl Survey {
@@ -80,52 +112,57 @@ impl Survey {
         }
     }
 
-    /// Those of the topics whose records are compacted. Where the settings may not be read, none.
-    pub async fn compacted(&self, topics: &[TopicName]) -> Vec<TopicName> {
-        let found = tokio::time::timeout(self.deadline, self.describe(topics)).await;
-        match found {
-            Ok(Ok(compacted)) => compacted,
-            Ok(Err(fault)) => {
-                debug!(cluster = %self.cluster.id(), %fault, "settings of topics cannot be read");
-                Vec::new()
-            }
-            Err(_) => Vec::new(),
+    /// Whether the records of each topic are compacted. What cannot be read within the deadline is
+    /// [`Compaction::Unknown`].
+    pub async fn compaction(&self, topics: &[TopicName]) -> BTreeMap<TopicName, Compaction> {
+        let unknown = topics
+            .iter()
+            .map(|topic| (topic.clone(), Compaction::Unknown));
+        let mut found = unknown.collect();
+        if let Err(fault) = self.describe(topics, &mut found).await {
+            debug!(cluster = %self.cluster.id(), %fault, "settings of topics cannot be read");
         }
+        found
     }
 
-    async fn describe(&self, topics: &[TopicName]) -> KafkaResult<Vec<TopicName>> {
+    /// Adds what can be found out. A fault with some topics takes nothing away from others.
+    ///
+    /// # Errors
+    /// The last fault there was.
+    async fn describe(
+        &self,
+        topics: &[TopicName],
+        found: &mut BTreeMap<TopicName, Compaction>,
+    ) -> KafkaResult<()> {
+        let deadline = Instant::now() + self.deadline;
         let mut config = self.cluster.config().clone();
         // Nobody can serve the admin client's log queue, so it must not fill.
         config.set_log_level(RDKafkaLogLevel::Emerg);
         let admin: AdminClient<Quiet> =
             config.create_with_context(Quiet(self.cluster.id().clone()))?;
         let options = AdminOptions::new().request_timeout(Some(self.deadline));
-        let mut compacted = Vec::new();
-        let mut fault = None;
+        let mut outcome = Ok(());
         for chunk in topics.chunks(DESCRIBE_CHUNK) {
             let names = chunk
                 .iter()
                 .map(|topic| ResourceSpecifier::Topic(topic.as_str()));
             let names: Vec<_> = names.collect();
-            match admin.describe_configs(&names, &options).await {
-                Ok(answers) => {
-                    // Answers come in the order asked for.
-                    for (topic, answer) in chunk.iter().zip(answers) {
-                        let policy = answer.ok().and_then(|resource| {
-                            let entry = resource.get("cleanup.policy")?;
-                            entry.value.clone()
-                        });
-                        if policy.is_some_and(|policy| policy.contains("compact")) {
-                            compacted.push(topic.clone());
-                        }
-                    }
-                }
-                Err(error) => fault = Some(error),
+            let answers = timeout_at(deadline, admin.describe_configs(&names, &options)).await;
+            let timed_out = KafkaError::AdminOp(RDKafkaErrorCode::OperationTimedOut);
+            match answers.unwrap_or(Err(timed_out)) {
+                // Answers come in the order asked for.
+                Ok(answers) => found.extend(
+                    chunk
+                        .iter()
+                        .cloned()
+                        .zip(answers.into_iter().map(Compaction::from_answer)),
+                ),
+                Err(fault) => outcome = Err(fault),
             }
         }
         // Dropping it waits for its threads.
         drop(tokio::task::spawn_blocking(move || drop(admin)).await);
-        fault.map_or(Ok(compacted), Err)
+        outcome
     }
 
     /// Where the log of a partition begins and ends.
@@ -220,5 +257,41 @@ impl std::fmt::Debug for Survey {
         f.debug_struct("Survey")
             .field("cluster", &self.cluster)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::admin::{ConfigEntry, ConfigResource, ConfigSource, OwnedResourceSpecifier};
+
+    use super::*;
+
+    fn answer(name: &str, value: Option<&str>) -> ConfigResourceResult {
+        Ok(ConfigResource {
+            specifier: OwnedResourceSpecifier::Topic("ants".to_owned()),
+            entries: vec![ConfigEntry {
+                name: name.to_owned(),
+                value: value.map(str::to_owned),
+                source: ConfigSource::DynamicTopic,
+                is_read_only: false,
+                is_default: false,
+                is_sensitive: false,
+            }],
+        })
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_read_is_neither_on_nor_off() {
+        let of = Compaction::from_answer;
+        assert_eq!(
+            of(answer("cleanup.policy", Some("delete"))),
+            Compaction::Off
+        );
+        let both = answer("cleanup.policy", Some("compact,delete"));
+        assert_eq!(of(both), Compaction::On);
+        assert_eq!(of(answer("cleanup.policy", None)), Compaction::Unknown);
+        assert_eq!(of(answer("retention.ms", Some("1"))), Compaction::Unknown);
+        let refused = Err(RDKafkaErrorCode::TopicAuthorizationFailed);
+        assert_eq!(of(refused), Compaction::Unknown);
     }
 }
