@@ -15,6 +15,7 @@
 //! - [`ownership`]: which workers may still be running a task.
 //! - [`handover`]: the steps from what is assigned to what is planned.
 //! - [`liveness`]: which workers count as lost.
+//! - [`suspicion`]: which workers are too silent to be waited for.
 //! - [`task`]: the machine of one running task.
 //! - [`backoff`]: how long to wait before trying again.
 //! - [`checkpoint`]: up to where everything is safely at the target.

@@ -20,14 +20,6 @@ impl Naming {
         TopicName::new(format!("{}{source}", self.prefix))
     }
 
-    /// Whether a source topic keeps its name on the target.
-    #[must_use]
-    pub fn is_identity_for(&self, source: &TopicName) -> bool {
-        self.rename
-            .get(source)
-            .map_or(self.prefix.is_empty(), |target| target == source)
-    }
-
     /// Pairs of source topics that `rename` gives the same target name, each pair once, in order.
     #[must_use]
     pub fn rename_clashes(&self) -> Vec<RenameClash> {
@@ -91,15 +83,6 @@ mod tests {
             .target_of(&long)
             .expect_err("250 is too long");
         assert!(fault.to_string().contains("249"), "{fault}");
-    }
-
-    #[test]
-    fn identity_is_about_the_topic_not_the_link() {
-        let naming = naming("dc1.", &[("orders", "orders"), ("clicks", "hits")]);
-        assert!(naming.is_identity_for(&topic("orders")));
-        assert!(!naming.is_identity_for(&topic("clicks")));
-        assert!(!naming.is_identity_for(&topic("other")));
-        assert!(Naming::default().is_identity_for(&topic("other")));
     }
 
     #[test]

@@ -45,8 +45,8 @@ impl Overlap {
 }
 
 /// Looks for a topic that every one of the selectors means.
-#[must_use]
-pub fn of(selectors: &[&Matcher]) -> Overlap {
+#[cfg(test)]
+pub(crate) fn of(selectors: &[&Matcher]) -> Overlap {
     except(selectors, &BTreeSet::new())
 }
 

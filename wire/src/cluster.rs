@@ -19,7 +19,7 @@ mod retry;
 pub mod views;
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 
@@ -123,7 +123,7 @@ impl ClusterClient {
     /// not be reached lately is tried again after a pause.
     ///
     /// # Errors
-    /// Why there is none until `deadline`.
+    /// Why there is none until `deadline`; [`Error::NoBroker`] when the cluster does not name the broker.
     pub async fn connection(
         &self,
         broker: BrokerId,
@@ -136,9 +136,9 @@ impl ClusterClient {
             None => {
                 self.refresh(&[], Instant::now(), deadline).await?;
                 let node = self.metadata().node(broker).map(Node::address);
-                node.ok_or_else(|| Error::Unreachable {
+                node.ok_or_else(|| Error::NoBroker {
                     cluster: self.inner.settings.cluster.clone(),
-                    cause: format!("the cluster has no broker {}", broker.0),
+                    broker: broker.0,
                 })?
             }
         };

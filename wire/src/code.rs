@@ -87,7 +87,7 @@ codes! {
     ILLEGAL_GENERATION = 22, Fenced, "the group has members of its own; let nobody else use it";
     INCONSISTENT_GROUP_PROTOCOL = 23, Terminal, "the group speaks another protocol; use another group";
     INVALID_GROUP_ID = 24, Terminal, "the name of the group is not legal";
-    UNKNOWN_MEMBER_ID = 25, Terminal, "the group has members of its own; let nobody else use it";
+    UNKNOWN_MEMBER_ID = 25, Fenced, "the group has members of its own; let nobody else use it";
     REBALANCE_IN_PROGRESS = 27, Retryable, "the group is rebalancing";
     INVALID_COMMIT_OFFSET_SIZE = 28, Terminal, "the commit is larger than the broker stores";
     TOPIC_AUTHORIZATION_FAILED = 29, Terminal, "the user lacks a permission on the topic; grant it";
@@ -191,24 +191,48 @@ mod tests {
         );
     }
 
+    /// What Kafka's clients give up on, and we do not: looking up anew, or waiting, may mend it.
+    const FINAL_FOR_KAFKA_ALONE: &[Code] = &[
+        Code::BROKER_NOT_AVAILABLE,
+        Code::REBALANCE_IN_PROGRESS,
+        Code::CONCURRENT_TRANSACTIONS,
+        Code::OPERATION_NOT_ATTEMPTED,
+        Code::REASSIGNMENT_IN_PROGRESS,
+        Code::STALE_BROKER_EPOCH,
+        Code::BROKER_ID_NOT_REGISTERED,
+        Code::OFFSET_MOVED_TO_TIERED_STORAGE,
+        Code::UNKNOWN_CONTROLLER_ID,
+        Code::REBOOTSTRAP_REQUIRED,
+    ];
+
     #[test]
-    fn no_code_is_left_to_retry_for_ever_that_kafka_calls_final() {
-        for number in 1..=160_i16 {
-            let code = Code(number);
-            let Some(theirs) = ResponseError::try_from_code(number) else {
+    fn what_kafka_calls_retriable_is_tried_again_and_what_it_calls_final_is_not() {
+        let known = (1..=160_i16).filter(|number| Code(*number).name() != "UNKNOWN");
+        for code in known.map(Code) {
+            let Some(theirs) = ResponseError::try_from_code(code.0) else {
                 continue;
             };
-            if code.name() == "UNKNOWN" {
-                continue;
-            }
-            let ours = code.class();
-            // What Kafka calls retriable, we never give up on.
-            if theirs.is_retriable() {
-                assert!(
-                    matches!(ours, Class::Retryable | Class::Refresh),
-                    "{code:?} is {ours:?}"
-                );
-            }
+            let is_tried_again = matches!(code.class(), Class::Retryable | Class::Refresh);
+            let is_exception = FINAL_FOR_KAFKA_ALONE.contains(&code);
+            assert_eq!(
+                is_tried_again,
+                theirs.is_retriable() || is_exception,
+                "{code:?} is {:?}",
+                code.class()
+            );
+            assert!(!(is_exception && theirs.is_retriable()), "{code:?} is none");
+        }
+    }
+
+    #[test]
+    fn one_cause_is_one_class() {
+        let codes = [
+            Code::ILLEGAL_GENERATION,
+            Code::UNKNOWN_MEMBER_ID,
+            Code::STALE_MEMBER_EPOCH,
+        ];
+        for code in codes {
+            assert_eq!(code.class(), Class::Fenced, "{code:?}");
         }
     }
 }

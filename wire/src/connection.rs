@@ -33,7 +33,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use self::pending::Pending;
 use self::{
     waiting::{Waiter, Waiting},
-    writer::Submission,
+    writer::{Claim, Submission},
 };
 use crate::{call::Call, error::Error, parts::Parts, settings::Limits, versions::BrokerVersions};
 
@@ -111,6 +111,16 @@ impl Shared {
             .silent_until
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time of a request is over before anything of it was written: the connection is as good as
+    /// before.
+    fn not_written(&self, api: &'static str) -> Error {
+        let broker = Arc::clone(&self.broker);
+        match self.silent_until() {
+            Some(until) if until > Instant::now() => Error::Throttled { broker, api },
+            _ => Error::Timeout { broker, api },
+        }
     }
 
     fn keep_silent(&self, pause: Duration) {
@@ -226,8 +236,8 @@ impl Connection {
     }
 
     /// Whether the broker knows `C` in a version that we speak.
-    #[must_use]
-    pub fn supports<C: Call>(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn supports<C: Call>(&self) -> bool {
         self.version::<C>().is_ok()
     }
 
@@ -256,8 +266,9 @@ impl Connection {
     }
 
     /// Writes a request and returns as soon as it was given to the system, so that requests
-    /// submitted one after the other are carried out in that order. `deadline` is that of the answer.
-    /// Giving up the future once it was polled does not take the request back.
+    /// submitted one after the other are carried out in that order. `deadline` is that of the answer; a
+    /// request that is not being written by then never will be. Giving up the future once it was polled
+    /// does not take the request back.
     ///
     /// # Errors
     /// As [`Self::send`].
@@ -313,7 +324,8 @@ impl Connection {
                 api: C::NAME,
                 broker: Arc::clone(&shared.broker),
                 cause: format!(
-                    "{bytes} bytes are more than frame_bytes_max, {}",
+                    "it has {bytes} bytes, and at most {} are sent at once; lower max.message.bytes of the \
+                     topics",
                     shared.limits.frame_bytes_max
                 ),
             });
@@ -324,7 +336,8 @@ impl Connection {
             Lane::Privileged => Places::default(),
         };
         let (answer, answered) = oneshot::channel();
-        let (written, was_written) = oneshot::channel();
+        let (written, mut was_written) = oneshot::channel();
+        let claim = Claim::default();
         let submission = Submission {
             api: C::API,
             version,
@@ -332,6 +345,7 @@ impl Connection {
             body_bytes: bytes,
             waiter: Waiter::new(C::API, C::NAME, version, deadline, answer, places.flight),
             written,
+            claim: claim.clone(),
             room: places.room,
         };
         let queue = match lane {
@@ -339,7 +353,13 @@ impl Connection {
             Lane::Privileged => &self.handle.privileged,
         };
         queue.send(submission).map_err(|_| shared.fault())?;
-        match was_written.await {
+        let outcome = match timeout_at(deadline, &mut was_written).await {
+            Ok(outcome) => outcome,
+            Err(_elapsed) if claim.take() => return Err(shared.not_written(C::NAME)),
+            // It is being written, which ends by the same deadline.
+            Err(_elapsed) => was_written.await,
+        };
+        match outcome {
             Ok(Ok(())) => {}
             Ok(Err(fault)) => return Err(fault),
             Err(_dropped) => return Err(shared.fault()),
@@ -366,11 +386,7 @@ impl Connection {
         match timeout_at(deadline, places).await {
             Ok(Ok(places)) => Ok(places),
             Ok(Err(_closed)) => Err(shared.fault()),
-            // Nothing was written: the connection is as good as before.
-            Err(_elapsed) => Err(Error::Timeout {
-                broker: Arc::clone(&shared.broker),
-                api: C::NAME,
-            }),
+            Err(_elapsed) => Err(shared.not_written(C::NAME)),
         }
     }
 

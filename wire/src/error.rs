@@ -95,8 +95,9 @@ pub enum Error {
     },
     /// A frame is larger than allowed.
     #[error(
-        "broker {broker} announces {bytes} bytes, more than the limit of {limit}: raise \
-         frame_bytes_max, or check that the port speaks Kafka without TLS"
+        "broker {broker} announces an answer of {bytes} bytes, more than the {limit} that are taken: check \
+         that the port speaks Kafka, and TLS only where tls is set; if it does, lower max.message.bytes of \
+         the topics"
     )]
     Oversize {
         /// The broker.
@@ -152,6 +153,16 @@ pub enum Error {
         /// The cluster.
         cluster: ClusterId,
     },
+    /// A broker that something points to is not among the brokers of its cluster.
+    #[error(
+        "cluster {cluster} has no broker {broker}: it has left or has not registered yet; check that it runs"
+    )]
+    NoBroker {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Number of the broker.
+        broker: i32,
+    },
     /// No broker of the cluster could be used in time.
     #[error("cluster {cluster} cannot be reached: no broker could be used in time ({cause})")]
     Unreachable {
@@ -186,6 +197,7 @@ impl Error {
             | Self::Resolve { .. }
             | Self::Connect { .. }
             | Self::Disconnected { .. }
+            | Self::NoBroker { .. }
             | Self::NoLeader { .. } => Class::Refresh,
             Self::Refused { code, .. } => code.class(),
             Self::Tls { .. }

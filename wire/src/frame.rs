@@ -194,7 +194,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_end_within_a_frame_is_no_clean_close() {
-        for cut in 1..20 {
+        for cut in 1..=20 {
             let stream = framed(&[vec![1; 16]]);
             let (_, end) = read_all(&stream[..cut], 100).await;
             let clean = matches!(end, ReadError::Closed);

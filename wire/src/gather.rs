@@ -55,7 +55,8 @@ impl<K: Ord + Clone, Q: Clone, A> Gather<K, Q, A> {
                 },
                 turn = line.turn.lock() => turn,
             };
-            // Those who were woken together with this one get to ask before the call begins.
+            // Those who were woken together with this one get to ask before the call begins. And a timeout
+            // around this one that has passed drops it here, before it carries anybody.
             yield_now().await;
             let mut waiting = std::mem::take(&mut *line.lock());
             waiting.retain(|(_, sender)| !sender.is_closed());

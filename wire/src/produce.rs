@@ -137,7 +137,7 @@ impl Request {
         }
     }
 
-    /// Appends the body in `version`, 3 to 13.
+    /// Appends the body in `version`, 7 to 13.
     ///
     /// # Source
     /// `ProduceRequest.json` of Kafka 4.1.

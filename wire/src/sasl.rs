@@ -11,7 +11,7 @@ use kafka_protocol::{
     protocol::StrBytes,
 };
 use kreplicator_model::spec::{SaslMechanism, SecretRef};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use self::scram::{Hash, Scram};
 use crate::{
@@ -56,7 +56,8 @@ pub(crate) async fn authenticate(
     profile: &Profile,
     deadline: Instant,
 ) -> Result<(), Error> {
-    let lifetime = exchange(connection, sasl, &profile.secrets, deadline).await?;
+    let secret = read_secret(&profile.secrets, sasl.secret(), deadline).await?;
+    let lifetime = exchange(connection, sasl, secret, deadline).await?;
     if let Some(lifetime) = lifetime {
         let keeping = keep(
             connection.downgrade(),
@@ -76,7 +77,8 @@ pub(crate) async fn authenticate(
 }
 
 /// Authenticates again and again, each time before the session is over. Ordinary requests wait
-/// meanwhile; those on the way are answered.
+/// while the broker is asked; those on the way are answered. A connection that cannot be authenticated
+/// again in time ends.
 async fn keep(connection: WeakConnection, mut lifetime: Duration, sasl: Sasl, profile: Profile) {
     loop {
         // As Kafka's own clients: somewhere from 85 to 95 % of the time, so that not all come at
@@ -86,12 +88,8 @@ async fn keep(connection: WeakConnection, mut lifetime: Duration, sasl: Sasl, pr
         let Some(connection) = connection.upgrade() else {
             return;
         };
-        let deadline = Instant::now() + profile.settings.limits.open_timeout;
-        connection.hold();
-        let outcome = exchange(&connection, &sasl, &profile.secrets, deadline).await;
-        match outcome {
+        match repeat(&connection, &sasl, &profile).await {
             Ok(next) => {
-                connection.release();
                 tracing::debug!(broker = %connection.broker(), "authenticated again");
                 match next {
                     Some(next) => lifetime = next,
@@ -107,14 +105,41 @@ async fn keep(connection: WeakConnection, mut lifetime: Duration, sasl: Sasl, pr
     }
 }
 
+/// Authenticates once more. The connection is held only while the broker is asked: where secrets are
+/// kept may be slow.
+async fn repeat(
+    connection: &Connection,
+    sasl: &Sasl,
+    profile: &Profile,
+) -> Result<Option<Duration>, Error> {
+    let patience = profile.settings.limits.open_timeout;
+    let deadline = Instant::now() + patience;
+    let secret = read_secret(&profile.secrets, sasl.secret(), deadline).await?;
+    let deadline = Instant::now() + patience;
+    connection.hold();
+    let exchange = exchange(connection, sasl, secret, deadline);
+    let outcome = timeout_at(deadline, exchange)
+        .await
+        .unwrap_or_else(|_elapsed| {
+            Err(Error::Timeout {
+                broker: Arc::clone(connection.broker()),
+                api: "SaslAuthenticate",
+            })
+        });
+    // After a fault nothing may be sent any more: the connection is about to end.
+    if outcome.is_ok() {
+        connection.release();
+    }
+    outcome
+}
+
 /// One exchange; how long it holds, when the broker sets a limit.
 async fn exchange(
     connection: &Connection,
     sasl: &Sasl,
-    secrets: &SharedSecrets,
+    secret: Secret,
     deadline: Instant,
 ) -> Result<Option<Duration>, Error> {
-    let secret = read_secret(secrets, sasl.secret()).await?;
     let talk = Talk {
         connection,
         mechanism: sasl.mechanism(),
@@ -140,12 +165,17 @@ async fn exchange(
     Ok((lifetime > 0).then(|| Duration::from_millis(lifetime)))
 }
 
-async fn read_secret(secrets: &SharedSecrets, reference: &SecretRef) -> Result<Secret, Error> {
+async fn read_secret(
+    secrets: &SharedSecrets,
+    reference: &SecretRef,
+    deadline: Instant,
+) -> Result<Secret, Error> {
     let (secrets, reference) = (Arc::clone(secrets), reference.clone());
-    let read = tokio::task::spawn_blocking(move || secrets.read(&reference)).await;
-    let secret = match read {
-        Ok(secret) => secret,
-        Err(panic) => Err(panic.to_string()),
+    let read = tokio::task::spawn_blocking(move || secrets.read(&reference));
+    let secret = match timeout_at(deadline, read).await {
+        Ok(Ok(secret)) => secret,
+        Ok(Err(panic)) => Err(panic.to_string()),
+        Err(_elapsed) => Err("it was not there in time; check where it is kept".to_owned()),
     };
     secret.map_err(|cause| Error::Secret { cause })
 }
@@ -242,3 +272,6 @@ impl Talk<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

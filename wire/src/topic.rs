@@ -1,7 +1,8 @@
 //! Partitions, brokers and leaders as the client speaks of them.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use kafka_protocol::{messages::TopicName as WireTopic, protocol::StrBytes};
 use kreplicator_model::ids::{Partition, TopicName};
 
 pub use kafka_protocol::messages::BrokerId;
@@ -30,6 +31,23 @@ impl fmt::Display for TopicPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.topic, self.partition)
     }
+}
+
+/// A topic's name as messages carry it.
+pub(crate) fn to_wire(name: &TopicName) -> WireTopic {
+    WireTopic(StrBytes::from_string(name.as_str().to_owned()))
+}
+
+/// What belongs to partitions, grouped by topic as messages want it, in order.
+pub(crate) fn by_topic<'a, T>(
+    partitions: impl IntoIterator<Item = (&'a TopicPartition, T)>,
+) -> BTreeMap<&'a TopicName, Vec<(Partition, T)>> {
+    let mut topics: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (at, of) in partitions {
+        let topic = topics.entry(&at.topic).or_default();
+        topic.push((at.partition, of));
+    }
+    topics
 }
 
 /// Who leads a partition.

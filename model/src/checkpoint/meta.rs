@@ -345,6 +345,7 @@ mod tests {
             worker in "[a-zA-Z0-9_.:-]{1,60}",
             topic_id in proptest::option::of("[a-zA-Z0-9_-]{22}"),
             counted in proptest::option::of((0..i64::MAX, 0..i16::MAX, 0..u64::MAX, 0..i64::MAX)),
+            source in proptest::option::of("[a-zA-Z0-9_-]{1,60}"),
         ) {
             let worker = WorkerId::new(worker).expect("legal");
             let mut value = CheckpointMeta::new(OwnerEpoch(epoch), worker, topic_id);
@@ -354,11 +355,14 @@ mod tests {
                 let place = Place { offset: Offset(0), count, target_end };
                 value = value.with_counted(producer, place);
             }
+            if let Some(source) = source {
+                value = value.with_source(TopicName::new(source).expect("legal"));
+            }
             prop_assert_eq!(CheckpointMeta::parse(&value.to_string()), Ok(Some(value)));
         }
 
         #[test]
-        fn no_text_is_read_as_something_that_cannot_be_written(text in "k1 e=1 w=a( (p|pe|s|to)=[0-9]{1,2}){0,5}|k1( [etwx]=[a-z0-9 =]{0,4}){0,4}|.*") {
+        fn no_text_is_read_as_something_that_cannot_be_written(text in "k1 e=1 w=a( (p|pe|s|to)=[0-9]{1,2}){0,5}|k1( [etwxf]=[a-z0-9 =]{0,4}){0,4}|.*") {
             if let Ok(Some(meta)) = CheckpointMeta::parse(&text) {
                 prop_assert_eq!(CheckpointMeta::parse(&meta.to_string()), Ok(Some(meta)));
             }

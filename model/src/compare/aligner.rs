@@ -20,6 +20,8 @@ pub struct Aligner {
     limits: Limits,
     source_end: Offset,
     target_end: Offset,
+    /// Whose beginning need not be on the other side: of the source, of the target.
+    leads_allowed: (bool, bool),
     source: Stream,
     target: Stream,
     judge: Judge,
@@ -55,6 +57,7 @@ impl Aligner {
             limits,
             source_end: settings.source_end,
             target_end: settings.target_end,
+            leads_allowed: (settings.source_lead_allowed, settings.target_lead_allowed),
             source: Stream::default(),
             target: Stream::default(),
             judge: Judge::new(settings),
@@ -203,7 +206,9 @@ impl Aligner {
     }
 
     /// Nothing joins the streams within the window: half of it is judged as it is, on the side that is
-    /// behind in time, so that the other one can be caught up with.
+    /// behind in time, so that the other one can be caught up with. Where the streams begin and there are no
+    /// times to tell, the side that may have more than the other is taken for the one behind; where either
+    /// may, none of it can be compared.
     fn give_up(&mut self, pairs: &[(usize, usize)]) {
         let half = self.look_ahead.div_ceil(2);
         let source_half = half.min(self.source.entries.len());
@@ -214,11 +219,22 @@ impl Aligner {
         };
         let source_latest = latest(&self.source.entries, source_half);
         let target_latest = latest(&self.target.entries, target_half);
+        let mut times = (self.source.entries.iter().take(source_half))
+            .chain(self.target.entries.iter().take(target_half))
+            .map(|entry| entry.print.timestamp);
+        let first = times.next();
+        let have_times = times.any(|time| Some(time) != first);
         let mut counts = (source_half, target_half);
         match source_latest.cmp(&target_latest) {
             std::cmp::Ordering::Less => counts.1 = 0,
             std::cmp::Ordering::Greater => counts.0 = 0,
-            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Equal if have_times || !self.judge.is_at_beginning() => {}
+            std::cmp::Ordering::Equal => match self.leads_allowed {
+                (true, false) => counts.1 = 0,
+                (false, true) => counts.0 = 0,
+                (true, true) => self.judge.doubt_lead(),
+                (false, false) => {}
+            },
         }
         // What is common to both sides stays so.
         let kept = pairs

@@ -33,6 +33,8 @@ pub(super) struct Judge {
     targets: Places,
     /// Equal records so far, those beyond the end included.
     matches: u64,
+    /// Nobody can tell which side has more than the other before the first match.
+    is_lead_doubtful: bool,
     /// A source record beyond the end was seen.
     is_past_end: bool,
     /// Missing records that were settled last, and the number of matches before them.
@@ -81,6 +83,7 @@ impl Judge {
             sources: Places::new(),
             targets: Places::new(),
             matches: 0,
+            is_lead_doubtful: false,
             is_past_end: false,
             last_missing: (0, 0),
             settings,
@@ -128,6 +131,18 @@ impl Judge {
         self.tally.window_exceeded |= self.matches > 0 || !is_lead;
     }
 
+    /// Whether nothing was found equal yet.
+    pub(super) fn is_at_beginning(&self) -> bool {
+        self.matches == 0
+    }
+
+    /// Either side may lead and nothing tells which one does: nothing before the first match can be
+    /// compared.
+    pub(super) fn doubt_lead(&mut self) {
+        self.is_lead_doubtful = true;
+        self.tally.window_exceeded = true;
+    }
+
     /// Nothing follows.
     pub(super) fn finish(mut self) -> (Tally, Vec<Finding>, u64) {
         self.close(true);
@@ -171,7 +186,10 @@ impl Judge {
 
     /// Before the first match, what one side has more than the other may be allowed.
     fn cut_lead(&mut self, gap: &mut Gap) {
-        let common = gap.source.len().min(gap.target.len());
+        let common = match self.is_lead_doubtful {
+            true => 0,
+            false => gap.source.len().min(gap.target.len()),
+        };
         if self.settings.source_lead_allowed {
             let lead = gap.source.len() - common;
             gap.source.drain(..lead);

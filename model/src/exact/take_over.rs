@@ -186,8 +186,8 @@ impl Resume {
     }
 
     /// Place in the line of the first record to be sent.
-    #[must_use]
-    pub fn first_count(&self) -> Count {
+    #[cfg(test)]
+    pub(crate) fn first_count(&self) -> Count {
         self.place.count.plus(self.skip_records)
     }
 }

@@ -312,8 +312,12 @@ impl Ledger {
         holders
     }
 
-    /// Tasks that more than one worker lists as its own. The protocol rules this out: each one is
-    /// worth an alarm (C039).
+    /// Tasks that more than one worker lists as its own. The protocol rules this out (C039) but for tasks
+    /// taken from a suspected worker ([`suspicion`](crate::suspicion)), until its lease is over: every
+    /// other one is worth an alarm.
+    ///
+    /// # Source
+    /// `docs/adr/2026-11-30-going-on-without-a-lease.md`.
     #[must_use]
     pub fn double_claims(&self) -> Vec<(TaskId, Vec<WorkerId>)> {
         let mut doubles = Vec::new();

@@ -23,14 +23,14 @@ use tokio::{
 type Answers = dyn Fn(ApiKey, i16, Bytes) -> Option<Bytes> + Send + Sync;
 
 /// A running broker; it ends when dropped.
-pub(super) struct FakeBroker {
+pub(crate) struct FakeBroker {
     address: SocketAddr,
     requests: Arc<AtomicUsize>,
     _serving: JoinSet<()>,
 }
 
 /// The body of an answer.
-pub(super) fn body(answer: &impl Encodable, version: i16) -> Bytes {
+pub(crate) fn body(answer: &impl Encodable, version: i16) -> Bytes {
     let mut body = BytesMut::new();
     answer.encode(&mut body, version).expect("legal");
     body.freeze()
@@ -38,7 +38,7 @@ pub(super) fn body(answer: &impl Encodable, version: i16) -> Bytes {
 
 impl FakeBroker {
     /// Speaks the APIs given, up to these versions, like brokers before ApiVersions 3.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         speaks: &'static [(ApiKey, i16)],
         answers: impl Fn(ApiKey, i16, Bytes) -> Option<Bytes> + Send + Sync + 'static,
     ) -> Self {
@@ -66,16 +66,16 @@ impl FakeBroker {
         }
     }
 
-    pub(super) fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.address.to_string()
     }
 
-    pub(super) fn port(&self) -> i32 {
+    pub(crate) fn port(&self) -> i32 {
         i32::from(self.address.port())
     }
 
     /// Requests seen so far, ApiVersions aside.
-    pub(super) fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
 }

@@ -98,9 +98,9 @@ impl ClusterClient {
         done
     }
 
-    /// Committed offsets of a group; None: there is none. Waits for transactions that are committing one.
-    /// What concerns one partition is told of it at once; faults of the coordinator that may pass are
-    /// tried again until `deadline`.
+    /// Committed offsets of a group; None: there is none.
+    /// What concerns one partition is told of it at once, also what may pass, such as an offset that a
+    /// transaction is committing; faults of the coordinator that may pass are tried again until `deadline`.
     ///
     /// # Errors
     /// When the coordinator cannot be found or asked until `deadline`.

@@ -3,10 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kafka_protocol::{
-    messages::{MetadataRequest, TopicName as WireTopic, metadata_request::MetadataRequestTopic},
-    protocol::StrBytes,
-};
+use kafka_protocol::messages::{MetadataRequest, metadata_request::MetadataRequestTopic};
 use kreplicator_model::ids::TopicName;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -14,13 +11,16 @@ use super::{ClusterClient, metadata::Topic};
 use crate::{
     code::Code,
     error::Error,
-    topic::{BrokerId, Leader, Node, TopicPartition},
+    topic::{BrokerId, Leader, Node, TopicPartition, to_wire},
 };
 
 /// When the cluster was asked last.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
+    /// The last question ended, answered or not: the next one has a pause to keep.
     asked_at: Option<Instant>,
+    /// The last answer came.
+    told_at: Option<Instant>,
 }
 
 impl ClusterClient {
@@ -105,8 +105,8 @@ impl ClusterClient {
     }
 
     /// The leader as far as it is known, without asking.
-    #[must_use]
-    pub fn known_leader(&self, at: &TopicPartition) -> Option<Leader> {
+    #[cfg(test)]
+    pub(crate) fn known_leader(&self, at: &TopicPartition) -> Option<Leader> {
         self.metadata().leader(at)
     }
 
@@ -140,7 +140,7 @@ impl ClusterClient {
         Ok(self.metadata().cluster_id().map(str::to_owned))
     }
 
-    /// Asks for `names` and everything else that is due, unless somebody did after `since`. Those who
+    /// Asks for `names` and everything else that is due, unless somebody was told after `since`. Those who
     /// wait for their turn have their names asked for by whoever has it.
     pub(super) async fn refresh(
         &self,
@@ -158,7 +158,7 @@ impl ClusterClient {
             .map_err(|_elapsed| late())?;
         let told_since = |told: Option<Instant>| told.is_some_and(|told| told > since);
         let done = if names.is_empty() {
-            told_since(pace.asked_at)
+            told_since(pace.told_at)
         } else {
             let metadata = self.metadata();
             names.iter().all(|name| told_since(metadata.told_at(name)))
@@ -189,14 +189,16 @@ impl ClusterClient {
         // Thousands may wait for this turn: only who has it has the memory for the call.
         let outcome = Box::pin(self.ask(&asked, deadline)).await;
         pace.asked_at = Some(Instant::now());
+        if outcome.is_ok() {
+            pace.told_at = pace.asked_at;
+        }
         outcome
     }
 
     async fn ask(&self, names: &[TopicName], deadline: Instant) -> Result<(), Error> {
-        let topics = names.iter().map(|name| {
-            let name = WireTopic(StrBytes::from_string(name.as_str().to_owned()));
-            MetadataRequestTopic::default().with_name(Some(name))
-        });
+        let topics = names
+            .iter()
+            .map(|name| MetadataRequestTopic::default().with_name(Some(to_wire(name))));
         let request = MetadataRequest::default()
             .with_topics(Some(topics.collect()))
             .with_allow_auto_topic_creation(false);

@@ -68,7 +68,7 @@ fn leader(partition: &MetadataResponsePartition) -> Option<Leader> {
 struct Known {
     topic: Result<Arc<Topic>, Code>,
     told_at: Instant,
-    /// Something went wrong with it since.
+    /// It was told with an error, or something went wrong with it since.
     stale: bool,
     /// Somebody wanted to know last.
     used_at: Instant,
@@ -115,8 +115,10 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Takes over an answer to a question for `asked`.
+    /// Takes over an answer to a question for `asked`, which is sorted by name. An error of a topic holds
+    /// for those who asked by now: who asks later wants to know whether it has passed.
     pub(super) fn apply(&mut self, asked: &[TopicName], response: &MetadataResponse, now: Instant) {
+        debug_assert!(asked.is_sorted(), "{asked:?}");
         if let Some(id) = &response.cluster_id {
             self.cluster_id = Some(id.to_string());
         }
@@ -134,7 +136,8 @@ impl Metadata {
             let Some(name) = topic.name.as_ref() else {
                 continue;
             };
-            let Some(name) = asked.iter().find(|asked| asked.as_str() == name.as_str()) else {
+            let found = asked.binary_search_by(|asked| asked.as_str().cmp(name.as_str()));
+            let Ok(name) = found.map(|index| &asked[index]) else {
                 continue;
             };
             let told = match Code(topic.error_code).fault() {
@@ -143,9 +146,9 @@ impl Metadata {
             };
             let before = self.topics.get(name);
             let mut known = Known {
+                stale: told.is_err(),
                 topic: told,
                 told_at: now,
-                stale: false,
                 used_at: before.map_or(now, |before| before.used_at),
                 lower_told: BTreeMap::new(),
             };
@@ -204,6 +207,7 @@ impl Metadata {
     }
 
     /// The leader as far as it is known, fresh or not.
+    #[cfg(test)]
     pub(super) fn leader(&self, at: &TopicPartition) -> Option<Leader> {
         let known = self.topics.get(&at.topic)?;
         let topic = known.topic.as_ref().ok()?;

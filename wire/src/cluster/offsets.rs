@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kafka_protocol::{
-    messages::{
-        BrokerId as WireBroker, ListOffsetsRequest, ListOffsetsResponse,
-        OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, TopicName as WireTopic,
-        list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
-        offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic},
-    },
-    protocol::StrBytes,
+use kafka_protocol::messages::{
+    BrokerId as WireBroker, ListOffsetsRequest, ListOffsetsResponse, OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
+    offset_for_leader_epoch_request::{OffsetForLeaderPartition, OffsetForLeaderTopic},
 };
 use kreplicator_model::ids::{Offset, Partition, TopicName, UnixMillis};
 use tokio::time::Instant;
@@ -21,7 +18,7 @@ use super::{
 use crate::{
     code::Code,
     fetch::EpochEnd,
-    topic::{BrokerId, Leader, TopicPartition},
+    topic::{BrokerId, Leader, TopicPartition, by_topic, to_wire},
 };
 
 /// We are no replica.
@@ -129,22 +126,6 @@ impl ClusterClient {
     }
 }
 
-fn wire_topic(name: &TopicName) -> WireTopic {
-    WireTopic(StrBytes::from_string(name.as_str().to_owned()))
-}
-
-/// Groups what is asked by topic.
-fn by_topic<A: Copy>(
-    asked: &BTreeMap<TopicPartition, (A, Leader)>,
-) -> BTreeMap<&TopicName, Vec<(Partition, A, Leader)>> {
-    let mut topics: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for (at, (ask, leader)) in asked {
-        let partitions = topics.entry(&at.topic).or_default();
-        partitions.push((at.partition, *ask, *leader));
-    }
-    topics
-}
-
 struct ListOffsets(Isolation);
 
 impl Question for ListOffsets {
@@ -156,14 +137,14 @@ impl Question for ListOffsets {
 
     fn request(&self, asked: &BTreeMap<TopicPartition, (At, Leader)>) -> ListOffsetsRequest {
         let topics = by_topic(asked).into_iter().map(|(name, partitions)| {
-            let partitions = partitions.into_iter().map(|(partition, at, leader)| {
+            let partitions = partitions.into_iter().map(|(partition, (at, leader))| {
                 ListOffsetsPartition::default()
                     .with_partition_index(partition.0)
                     .with_current_leader_epoch(leader.epoch.unwrap_or(-1))
                     .with_timestamp(at.to_wire())
             });
             ListOffsetsTopic::default()
-                .with_name(wire_topic(name))
+                .with_name(to_wire(name))
                 .with_partitions(partitions.collect())
         });
         ListOffsetsRequest::default()
@@ -211,14 +192,14 @@ impl Question for LeaderEpochs {
         asked: &BTreeMap<TopicPartition, (i32, Leader)>,
     ) -> OffsetForLeaderEpochRequest {
         let topics = by_topic(asked).into_iter().map(|(name, partitions)| {
-            let partitions = partitions.into_iter().map(|(partition, epoch, leader)| {
+            let partitions = partitions.into_iter().map(|(partition, (epoch, leader))| {
                 OffsetForLeaderPartition::default()
                     .with_partition(partition.0)
                     .with_current_leader_epoch(leader.epoch.unwrap_or(-1))
-                    .with_leader_epoch(epoch)
+                    .with_leader_epoch(*epoch)
             });
             OffsetForLeaderTopic::default()
-                .with_topic(wire_topic(name))
+                .with_topic(to_wire(name))
                 .with_partitions(partitions.collect())
         });
         OffsetForLeaderEpochRequest::default()

@@ -2,13 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kafka_protocol::{
-    messages::{
-        DescribeProducersRequest, DescribeProducersResponse, InitProducerIdRequest,
-        ProducerId as WireProducer, TopicName as WireTopic,
-        describe_producers_request::TopicRequest,
-    },
-    protocol::StrBytes,
+use kafka_protocol::messages::{
+    DescribeProducersRequest, DescribeProducersResponse, InitProducerIdRequest,
+    ProducerId as WireProducer, describe_producers_request::TopicRequest,
 };
 use kreplicator_model::ids::{Offset, Partition, TopicName, UnixMillis};
 use tokio::time::Instant;
@@ -20,7 +16,7 @@ use super::{
 use crate::{
     code::Code,
     error::Error,
-    topic::{BrokerId, Leader, TopicPartition},
+    topic::{BrokerId, Leader, TopicPartition, by_topic, to_wire},
 };
 
 /// A producer id that the cluster has given out.
@@ -116,14 +112,11 @@ impl Question for Producers {
     const WHAT: &'static str = "producers";
 
     fn request(&self, asked: &BTreeMap<TopicPartition, ((), Leader)>) -> DescribeProducersRequest {
-        let mut topics: BTreeMap<&TopicName, Vec<i32>> = BTreeMap::new();
-        for at in asked.keys() {
-            topics.entry(&at.topic).or_default().push(at.partition.0);
-        }
-        let topics = topics.into_iter().map(|(name, partitions)| {
+        let topics = by_topic(asked).into_iter().map(|(name, partitions)| {
+            let indexes = partitions.iter().map(|(partition, _)| partition.0);
             TopicRequest::default()
-                .with_name(WireTopic(StrBytes::from_string(name.as_str().to_owned())))
-                .with_partition_indexes(partitions)
+                .with_name(to_wire(name))
+                .with_partition_indexes(indexes.collect())
         });
         DescribeProducersRequest::default().with_topics(topics.collect())
     }

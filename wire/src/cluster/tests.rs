@@ -41,6 +41,8 @@ use crate::{
     topic::TopicPartition,
 };
 
+mod passing;
+
 const SPEAKS: &[(ApiKey, i16)] = &[
     (ApiKey::Metadata, 7),
     (ApiKey::InitProducerId, 1),
@@ -50,6 +52,11 @@ const SPEAKS: &[(ApiKey, i16)] = &[
 ];
 
 pub(super) fn client(servers: &[String]) -> ClusterClient {
+    client_with(servers, |_| ())
+}
+
+/// As [`client`], with some of its settings changed.
+pub(super) fn client_with(servers: &[String], change: impl FnOnce(&mut Settings)) -> ClusterClient {
     let cluster = spec::Cluster {
         id: ClusterId::new("here").expect("legal"),
         bootstrap_servers: servers.to_vec(),
@@ -61,6 +68,7 @@ pub(super) fn client(servers: &[String]) -> ClusterClient {
     settings.attempt_timeout = Duration::from_millis(300);
     settings.metadata_pause_min = Duration::from_millis(10);
     settings.backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(100));
+    change(&mut settings);
     ClusterClient::new(settings, Arc::new(NoSecrets), TaskTracker::new())
 }
 

@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, future::Future};
 
 use kreplicator_model::ids::Offset;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     ByPartition, ClusterClient,
@@ -79,7 +79,8 @@ impl ClusterClient {
         self.ask_leader_of(at, line, call, deadline).await
     }
 
-    /// Asks the leader of `at`, with all who wait in `line` for the same broker, until it answers.
+    /// Asks the leader of `at`, with all who wait in `line` for the same broker, until it answers. Nobody
+    /// whose time is over carries the question of others.
     async fn ask_leader_of<A: Clone, F>(
         &self,
         at: &TopicPartition,
@@ -96,7 +97,12 @@ impl ClusterClient {
                 Ok(leader) => {
                     let together = |asked| all(asked, |asked| call(leader.broker, asked));
                     let question = (at.clone(), leader);
-                    line.ask(&leader.broker, question, together).await
+                    let asking = line.ask(&leader.broker, question, together);
+                    // Whoever has the turn may have more time than we have.
+                    match timeout_at(deadline, asking).await {
+                        Ok(answer) => answer,
+                        Err(_elapsed) => return Err(self.no_turn(at, leader)),
+                    }
                 }
                 Err(fault) => Err(fault),
             };
@@ -108,6 +114,13 @@ impl ClusterClient {
                 self.mark_stale(&at.topic);
             }
             retry.pause(fault).await?;
+        }
+    }
+
+    fn no_turn(&self, at: &TopicPartition, leader: Leader) -> Error {
+        Error::Unreachable {
+            cluster: self.inner.settings.cluster.clone(),
+            cause: format!("broker {} has told nothing of {at}", leader.broker.0),
         }
     }
 

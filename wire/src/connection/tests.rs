@@ -172,7 +172,11 @@ async fn a_frame_above_the_limit_ends_the_connection_with_its_reason() {
     broker.io.write_i32(1 << 20).await.expect("written");
     let fault = soon(pending.expect("written").answer()).await;
     let fault = fault.expect_err("too long");
-    assert!(fault.to_string().contains("frame_bytes_max"), "{fault}");
+    let text = fault.to_string();
+    assert!(
+        text.contains("65536") && !text.contains("frame_bytes_max"),
+        "{fault}"
+    );
     assert_eq!(fault.class(), Class::Terminal);
 }
 
@@ -290,6 +294,49 @@ async fn held_requests_wait_for_authentication_and_none_is_lost() {
     broker.give_id(seen.correlation_id, 0, 9).await;
     let answer = soon(ordinary).await.expect("no panic");
     assert_eq!(answer.expect("an answer").producer_id.0, 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_time_is_over_during_a_hold_is_told_then_and_never_written() {
+    let (connection, mut broker, _) = start(limits());
+    connection.hold();
+    let begin = Instant::now();
+    let patient = connection.submit(ask(), in_ms(60_000));
+    let hasty = connection.submit(ask(), in_ms(500));
+    let released = async {
+        let fault = timeout(Duration::from_secs(5), hasty).await;
+        let fault = fault.expect("in time").expect_err("held");
+        assert!(matches!(fault, Error::Timeout { .. }), "{fault:?}");
+        assert_eq!(begin.elapsed().as_secs(), 0);
+        assert!(!connection.is_closed(), "nothing of it was written");
+        connection.release();
+    };
+    let (patient, ()) = tokio::join!(patient, released);
+    let seen = broker.read().await;
+    broker.give_id(seen.correlation_id, 0, 3).await;
+    let answer = soon(patient.expect("written").answer()).await;
+    assert_eq!(answer.expect("an answer").producer_id.0, 3);
+    let quiet = timeout(Duration::from_secs(1), broker.read()).await;
+    assert!(quiet.is_err(), "the other one was withdrawn");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_behind_one_that_waits_for_silence_has_its_own_deadline() {
+    let (connection, mut broker, _) = start(limits());
+    let pending = soon(connection.submit(ask(), in_ms(60_000))).await;
+    let seen = broker.read().await;
+    broker.give_id(seen.correlation_id, 5_000, 1).await;
+    let _answer = soon(pending.expect("written").answer()).await;
+    let begin = Instant::now();
+    let patient = connection.submit(ask(), in_ms(60_000));
+    let hasty = async {
+        let fault = connection.send(ask(), in_ms(1_000)).await;
+        (fault, begin.elapsed())
+    };
+    let (patient, (fault, waited)) = tokio::join!(patient, hasty);
+    assert!(matches!(fault, Err(Error::Throttled { .. })), "{fault:?}");
+    assert!(waited < Duration::from_secs(2), "{waited:?}");
+    assert!(patient.is_ok() && !connection.is_closed(), "{patient:?}");
 }
 
 #[tokio::test(start_paused = true)]

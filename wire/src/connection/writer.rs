@@ -1,6 +1,9 @@
 //! The writing half: takes requests from the queues, gives each its number and writes it whole.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use kafka_protocol::{
@@ -26,8 +29,22 @@ pub(super) struct Submission {
     pub(super) waiter: Waiter,
     /// Told when the request was given to the system, or never will be.
     pub(super) written: oneshot::Sender<Result<(), Error>>,
+    /// Whether it is written at all.
+    pub(super) claim: Claim,
     /// Frees room in the queue when dropped.
     pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+/// A request is either written or withdrawn, whoever comes first: the writer or the caller whose time
+/// is over.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Claim(Arc<AtomicBool>);
+
+impl Claim {
+    /// True for the first who takes it.
+    pub(super) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
 }
 
 /// Where requests come from.
@@ -88,6 +105,9 @@ where
             drop(submission.written.send(Err(refusal)));
             continue;
         }
+        if !submission.claim.take() {
+            continue;
+        }
         correlation_id = correlation_id.wrapping_add(1);
         let writing = write(&mut io, &shared, submission, correlation_id, &client_id);
         tokio::select! {
@@ -138,6 +158,7 @@ async fn write<W>(
         body_bytes,
         waiter,
         written,
+        claim: _,
         room,
     } = submission;
     let (deadline, name) = (waiter.deadline, waiter.name);

@@ -19,8 +19,8 @@ impl Request {
     }
 
     /// Whether topics go by their ids.
-    #[must_use]
-    pub fn is_by_id(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_by_id(&self) -> bool {
         self.by_id
     }
 

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //! The message schemas of Kafka 4.1 (`clients/src/main/resources/common/message`), as
-//! `kafka-protocol` 0.18 implements them; a test beside [`crate::call`] compares the two.
+//! `kafka-protocol` 0.18 implements them; tests beside them compare the two.
 
 use std::mem::size_of;
 

@@ -1,6 +1,7 @@
-//! Comparisons by example, and (in `properties`) against brute force.
+//! Comparisons by example, (in `timeless`) without times, and (in `properties`) against brute force.
 
 mod properties;
+mod timeless;
 
 use super::*;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kafka_protocol::{
     messages::{
         FindCoordinatorRequest, FindCoordinatorResponse, GroupId, OffsetCommitRequest,
-        OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse, TopicName as WireTopic,
+        OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
         offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
         offset_fetch_request::{
             OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
@@ -19,7 +19,7 @@ use super::{Commit, Committed};
 use crate::{
     call::Call,
     code::Code,
-    topic::{Node, TopicPartition},
+    topic::{Node, TopicPartition, by_topic, to_wire},
 };
 
 /// First version of FindCoordinator that asks for several keys.
@@ -32,10 +32,6 @@ const REQUIRE_STABLE: i16 = 7;
 const COMMIT_EPOCH: i16 = 6;
 /// Versions of OffsetCommit that carry a time of retention; −1: the broker's.
 const RETENTION: std::ops::RangeInclusive<i16> = 2..=4;
-
-fn wire_topic(name: &TopicName) -> WireTopic {
-    WireTopic(StrBytes::from_string(name.as_str().to_owned()))
-}
 
 /// FindCoordinator in the shape that each version wants.
 #[derive(Debug, Clone)]
@@ -97,30 +93,26 @@ pub(super) fn commit_request(
     commits: &BTreeMap<TopicPartition, Commit>,
     version: i16,
 ) -> OffsetCommitRequest {
-    let mut topics: Vec<OffsetCommitRequestTopic> = Vec::new();
-    for (at, commit) in commits {
-        let mut partition = OffsetCommitRequestPartition::default()
-            .with_partition_index(at.partition.0)
-            .with_committed_offset(commit.offset.0)
-            .with_committed_metadata(Some(StrBytes::from_string(commit.metadata.clone())));
-        if version >= COMMIT_EPOCH {
-            partition.committed_leader_epoch = commit.leader_epoch.unwrap_or(-1);
-        }
-        let name = wire_topic(&at.topic);
-        match topics.last_mut() {
-            Some(last) if last.name == name => last.partitions.push(partition),
-            Some(_) | None => topics.push(
-                OffsetCommitRequestTopic::default()
-                    .with_name(name)
-                    .with_partitions(vec![partition]),
-            ),
-        }
-    }
+    let topics = by_topic(commits).into_iter().map(|(name, commits)| {
+        let partitions = commits.into_iter().map(|(partition, commit)| {
+            let mut partition = OffsetCommitRequestPartition::default()
+                .with_partition_index(partition.0)
+                .with_committed_offset(commit.offset.0)
+                .with_committed_metadata(Some(StrBytes::from_string(commit.metadata.clone())));
+            if version >= COMMIT_EPOCH {
+                partition.committed_leader_epoch = commit.leader_epoch.unwrap_or(-1);
+            }
+            partition
+        });
+        OffsetCommitRequestTopic::default()
+            .with_name(to_wire(name))
+            .with_partitions(partitions.collect())
+    });
     let mut request = OffsetCommitRequest::default()
         .with_group_id(GroupId(StrBytes::from_string(group.to_owned())))
         .with_generation_id_or_member_epoch(-1)
         .with_member_id(StrBytes::new())
-        .with_topics(topics);
+        .with_topics(topics.collect());
     if RETENTION.contains(&version) {
         request.retention_time_ms = -1;
     }
@@ -146,19 +138,20 @@ pub(super) fn fetch_request(
     partitions: &BTreeSet<TopicPartition>,
     version: i16,
 ) -> OffsetFetchRequest {
-    let mut topics: BTreeMap<&TopicName, Vec<i32>> = BTreeMap::new();
-    for at in partitions {
-        topics.entry(&at.topic).or_default().push(at.partition.0);
-    }
+    let topics = by_topic(partitions.iter().map(|at| (at, ()))).into_iter();
+    let topics = topics.map(|(name, partitions)| {
+        let indexes = partitions.into_iter().map(|(partition, ())| partition.0);
+        (to_wire(name), indexes.collect::<Vec<_>>())
+    });
     let group = GroupId(StrBytes::from_string(group.to_owned()));
     let mut request = OffsetFetchRequest::default();
     if version >= REQUIRE_STABLE {
         request.require_stable = true;
     }
     if version >= FETCH_MANY {
-        let topics = topics.into_iter().map(|(name, partitions)| {
+        let topics = topics.map(|(name, partitions)| {
             OffsetFetchRequestTopics::default()
-                .with_name(wire_topic(name))
+                .with_name(name)
                 .with_partition_indexes(partitions)
         });
         return request.with_groups(vec![
@@ -167,9 +160,9 @@ pub(super) fn fetch_request(
                 .with_topics(Some(topics.collect())),
         ]);
     }
-    let topics = topics.into_iter().map(|(name, partitions)| {
+    let topics = topics.map(|(name, partitions)| {
         OffsetFetchRequestTopic::default()
-            .with_name(wire_topic(name))
+            .with_name(name)
             .with_partition_indexes(partitions)
     });
     request

@@ -161,6 +161,39 @@ async fn topics_that_nobody_needs_are_dropped_and_those_waited_for_are_due() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_topic_of_an_answer_is_found_among_those_asked_for() {
+    let asked = ["ants", "bees", "cows", "dogs"].map(name);
+    let mut response = told("dogs", 4, &[(1, 4)]);
+    for (topic, id) in [("eels", 5), ("ants", 1), ("aphids", 6), ("cows", 3)] {
+        let leader = (1, i32::try_from(id).expect("small"));
+        response.topics.extend(told(topic, id, &[leader]).topics);
+    }
+    let mut metadata = Metadata::default();
+    metadata.apply(&asked, &response, Instant::now());
+    let epoch = |topic: &str| {
+        let leader = metadata.leader(&at(topic, 0));
+        leader.and_then(|leader| leader.epoch)
+    };
+    assert_eq!(
+        asked.map(|topic| epoch(topic.as_str())),
+        [Some(1), None, Some(3), Some(4)]
+    );
+    assert_eq!((epoch("eels"), epoch("aphids")), (None, None), "uninvited");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_a_topic_is_told_and_due_again() {
+    let mut response = told("ants", 1, &[]);
+    response.topics[0].error_code = Code::LEADER_NOT_AVAILABLE.0;
+    let mut metadata = Metadata::default();
+    let ants = name("ants");
+    metadata.apply(std::slice::from_ref(&ants), &response, Instant::now());
+    assert_eq!(metadata.told(&ants), Some(Err(Code::LEADER_NOT_AVAILABLE)));
+    assert_eq!(metadata.fresh(&ants, None), None);
+    assert_eq!(metadata.due(None), [ants]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn hostile_numbers_and_names_are_left_out() {
     let mut response = told("ants", 1, &[(1, 5)]);
     response.brokers[0].port = 70_000;

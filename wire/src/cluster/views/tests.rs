@@ -28,7 +28,7 @@ use kreplicator_model::ids::{Partition, TopicName};
 use super::*;
 use crate::cluster::{
     fake::{FakeBroker, body},
-    tests::{client, soon},
+    tests::{client, client_with, soon},
 };
 
 const SPEAKS: &[(ApiKey, i16)] = &[
@@ -258,4 +258,30 @@ async fn a_broker_that_cannot_tell_of_producers_tells_the_rest() {
     let view = client.view(&at("ants", 0), soon()).await.expect("told");
     assert_eq!((view.producers, view.log_end), (None, None));
     assert_eq!(view.range.end, Offset(9));
+}
+
+#[tokio::test]
+async fn who_waits_for_the_turn_of_somebody_patient_has_its_own_deadline() {
+    let own = Arc::new(OnceLock::new());
+    let port = Arc::clone(&own);
+    let broker = FakeBroker::start(SPEAKS, move |api, version, request| match api {
+        ApiKey::Metadata => metadata(request, *port.get().expect("set"), 5, version),
+        _ => None,
+    })
+    .await;
+    own.set(broker.port()).expect("once");
+    let client = client_with(&[broker.address()], |settings| {
+        settings.attempt_timeout = Duration::from_secs(60);
+    });
+    let (ants, bees) = (at("ants", 0), at("bees", 0));
+    let begin = Instant::now();
+    let patient = client.committed_range(&ants, begin + Duration::from_secs(6));
+    let hasty = client.committed_range(&bees, begin + Duration::from_millis(300));
+    let told = tokio::select! {
+        told = patient => panic!("it does not answer: {told:?}"),
+        told = hasty => told,
+    };
+    assert!(told.is_err(), "{told:?}");
+    let waited = begin.elapsed();
+    assert!(waited < Duration::from_secs(3), "{waited:?}");
 }

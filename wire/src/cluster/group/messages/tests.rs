@@ -1,5 +1,6 @@
 use kafka_protocol::{
     messages::{
+        TopicName as WireTopic,
         find_coordinator_response::Coordinator,
         offset_fetch_response::{
             OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
