@@ -18,6 +18,7 @@
 pub mod api;
 pub mod cluster_admin;
 pub mod config;
+mod config_entry;
 pub mod discovery;
 pub mod fleet;
 mod forward;

@@ -37,6 +37,7 @@ pub(crate) struct DesiredService(pub(crate) Arc<Core>);
 impl DesiredService {
     async fn apply(&self, mut request: v1::ApplyRequest) -> Result<v1::ApplyResponse, Refusal> {
         let core = &self.0;
+        check_size(&request)?;
         let call = Call::of(&mut request)?;
         let declared = heavy(|| Declared::read(&request));
         if let Some(answer) = core.writer.answered(&call).await? {
@@ -254,6 +255,20 @@ impl Declared {
     }
 }
 
+/// Most clusters that one request may declare; a guess well above what one installation joins.
+const CLUSTERS_MAX: usize = 1_000;
+
+fn check_size(request: &v1::ApplyRequest) -> Result<(), Refusal> {
+    let clusters = request.clusters.len();
+    if clusters <= CLUSTERS_MAX {
+        return Ok(());
+    }
+    Err(Refusal::field(
+        "clusters",
+        format!("are {clusters}; declare at most {CLUSTERS_MAX} in one request"),
+    ))
+}
+
 /// What is told to be absent may be declared in a part that cannot be read.
 fn is_about_absence(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::UnknownCluster | FaultKind::UnknownLink)
@@ -279,5 +294,21 @@ impl DesiredApi for DesiredService {
         Ok(Response::new(
             Self::apply(self, request.into_inner()).await?,
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c110_too_many_clusters_are_refused_with_the_limit() {
+        let request = |count| v1::ApplyRequest {
+            clusters: vec![v1::Cluster::default(); count],
+            ..v1::ApplyRequest::default()
+        };
+        assert_eq!(check_size(&request(CLUSTERS_MAX)), Ok(()));
+        let refusal = check_size(&request(CLUSTERS_MAX + 1)).expect_err("refused");
+        assert!(refusal.to_string().contains("at most 1000"), "{refusal}");
     }
 }

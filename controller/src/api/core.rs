@@ -6,19 +6,19 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
+use futures::{FutureExt, StreamExt, stream};
 use kreplicator_model::{
     desired::{Desired, Fault},
     ids::{ClusterId, UnixMillis},
     spec::{Cluster, Link},
 };
 use kreplicator_proto::{fault::FieldFault, status::Refusal};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    ApiParts, ClusterView, leadership::Leadership, loaded::DesiredReader, repeat::Answers,
-    surplus::Known, writer::Writer,
+    ApiParts, ClusterView, DiscoveryPort, leadership::Leadership, loaded::DesiredReader,
+    repeat::Answers, surplus::Known, writer::Writer,
 };
 use crate::{fleet::FleetState, reports::View};
 
@@ -27,6 +27,10 @@ use crate::{fleet::FleetState, reports::View};
 const LOOK_DEADLINE: Duration = Duration::from_secs(2);
 /// Looks keep to their deadline themselves and know the cause best; this is for one that does not.
 const LOOK_SLACK: Duration = Duration::from_millis(250);
+/// Clusters looked at at a time: each may take clients of its own, with their threads.
+const LOOKS_AT_ONCE: usize = 8;
+/// Longest time for all looks of one request; clusters not looked at by then are warned of.
+const LOOKS_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a request waits for the first pass of a new leader.
 const FIRST_PASS_WAIT: Duration = Duration::from_secs(2);
 
@@ -88,19 +92,13 @@ impl Core {
         self.parts.reports.view(Instant::now())
     }
 
-    /// Looks at clusters, all at the same time.
+    /// Looks at clusters, several at a time.
     pub(crate) async fn look(
         &self,
         clusters: impl IntoIterator<Item = &Cluster>,
     ) -> BTreeMap<ClusterId, Look> {
-        let looks = clusters.into_iter().map(|cluster| async {
-            let look = self.parts.discovery.look(cluster, LOOK_DEADLINE);
-            let view = timeout(LOOK_DEADLINE + LOOK_SLACK, look)
-                .await
-                .unwrap_or_else(|_| Err(format!("no answer within {LOOK_DEADLINE:?}")));
-            (cluster.id.clone(), view)
-        });
-        join_all(looks).await.into_iter().collect()
+        let discovery = self.parts.discovery.as_ref();
+        look_at(discovery, clusters.into_iter().collect()).await
     }
 
     /// What was last seen on the targets of these links.
@@ -127,6 +125,38 @@ impl Core {
     }
 }
 
+/// Looks at clusters within [`LOOKS_DEADLINE`], [`LOOKS_AT_ONCE`] at a time.
+async fn look_at(
+    discovery: &dyn DiscoveryPort,
+    clusters: Vec<&Cluster>,
+) -> BTreeMap<ClusterId, Look> {
+    let end = Instant::now() + LOOKS_DEADLINE;
+    let missed = || {
+        Err(format!(
+            "it could not be looked at within {LOOKS_DEADLINE:?}"
+        ))
+    };
+    let ids = clusters.iter().map(|cluster| cluster.id.clone());
+    let mut found: BTreeMap<ClusterId, Look> = ids.map(|id| (id, missed())).collect();
+    let looks: Vec<_> = clusters
+        .into_iter()
+        .map(|cluster| look_at_one(discovery, cluster).boxed())
+        .collect();
+    let mut looks = stream::iter(looks).buffer_unordered(LOOKS_AT_ONCE);
+    while let Ok(Some((id, view))) = timeout_at(end, looks.next()).await {
+        found.insert(id, view);
+    }
+    found
+}
+
+async fn look_at_one(discovery: &dyn DiscoveryPort, cluster: &Cluster) -> (ClusterId, Look) {
+    let look = discovery.look(cluster, LOOK_DEADLINE);
+    let view = timeout(LOOK_DEADLINE + LOOK_SLACK, look)
+        .await
+        .unwrap_or_else(|_| Err(format!("no answer within {LOOK_DEADLINE:?}")));
+    (cluster.id.clone(), view)
+}
+
 /// A warning for a cluster that could not be looked at; the change is accepted all the same.
 pub(crate) fn unreachable_warning(cluster: &ClusterId, cause: &str) -> String {
     format!(
@@ -151,4 +181,54 @@ pub(crate) fn client_faults(cluster: &Cluster) -> Vec<FieldFault> {
         .into_iter()
         .map(|fault| FieldFault::new("client_options", fault))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::api::samples;
+
+    /// Answers after a while, and counts who asks at the same time.
+    #[derive(Debug, Default)]
+    struct Slow {
+        now: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl DiscoveryPort for Slow {
+        async fn look(&self, _: &Cluster, _: Duration) -> Result<ClusterView, String> {
+            let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+            self.most.fetch_max(now, Ordering::Relaxed);
+            sleep(Duration::from_millis(1_500)).await;
+            self.now.fetch_sub(1, Ordering::Relaxed);
+            Ok(ClusterView::default())
+        }
+
+        fn last_seen(&self, _: &Cluster) -> Option<ClusterView> {
+            None
+        }
+
+        fn poke(&self, _: &ClusterId) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn c110_looks_at_many_clusters_are_few_at_a_time_and_end_together() {
+        let clusters: Vec<Cluster> = (0..100)
+            .map(|n| samples::cluster(&format!("c{n}")))
+            .collect();
+        let slow = Slow::default();
+        let began = Instant::now();
+        let looks = look_at(&slow, clusters.iter().collect()).await;
+        assert_eq!(began.elapsed(), LOOKS_DEADLINE);
+        assert_eq!(slow.most.load(Ordering::Relaxed), LOOKS_AT_ONCE);
+        assert_eq!(looks.len(), 100, "each is answered for");
+        let seen = looks.values().filter(|look| look.is_ok()).count();
+        assert_eq!(seen, 6 * LOOKS_AT_ONCE);
+    }
 }

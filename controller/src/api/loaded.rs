@@ -9,16 +9,16 @@ use std::{
 use kreplicator_model::{
     desired::Desired,
     ids::{ClusterId, LinkId},
-    spec::{Cluster, Link},
+    spec::Link,
 };
 use kreplicator_proto::{
-    status::Refusal,
-    stored::{Stored, Unreadable},
-    subscription_record::SubscriptionRecord,
+    status::Refusal, stored::Unreadable, subscription_record::SubscriptionRecord,
 };
 use kreplicator_store::{Entry, Error, Key, MetaStore, Revision, keys};
 use tokio::time::Instant;
 use tracing::warn;
+
+use crate::config_entry::{self, Item};
 
 /// What was asked for, with what writing it needs.
 #[derive(Debug, Clone, Default)]
@@ -51,35 +51,22 @@ impl Loaded {
     }
 
     fn take(&mut self, key: &str, value: &[u8]) -> Result<(), Unreadable> {
-        let misplaced = || Unreadable {
-            key: key.to_owned(),
-            reason: "the value belongs to another key; delete it".to_owned(),
-        };
-        if key.starts_with(keys::CLUSTERS) {
-            let cluster = Cluster::decode(key, value)?;
-            if keys::cluster(&cluster.id) != key {
-                return Err(misplaced());
+        match config_entry::read(key, value)? {
+            Some(Item::Cluster(cluster)) => {
+                self.desired.clusters.insert(cluster.id.clone(), cluster);
             }
-            self.desired.clusters.insert(cluster.id.clone(), cluster);
-        } else if key.starts_with(keys::LINKS) {
-            let link = Link::decode(key, value)?;
-            if keys::link(&link.id) != key {
-                return Err(misplaced());
+            Some(Item::Link(link)) => {
+                self.desired.links.insert(link.id.clone(), link);
             }
-            self.desired.links.insert(link.id.clone(), link);
-        } else if key.starts_with(keys::SUBSCRIPTIONS) {
-            let record = SubscriptionRecord::decode(key, value)?;
-            let link = record.subscription.link.clone();
-            let id = record.subscription.selector.id();
-            if keys::subscription(&link, &id) != key {
-                return Err(misplaced());
+            Some(Item::Subscription(record)) => {
+                let subscription = record.subscription.clone();
+                let place = (subscription.link.clone(), subscription.selector.id());
+                self.desired
+                    .subscriptions
+                    .insert(place.clone(), subscription);
+                self.subscriptions.insert(place, record);
             }
-            let subscription = record.subscription.clone();
-            let place = (link, id);
-            self.desired
-                .subscriptions
-                .insert(place.clone(), subscription);
-            self.subscriptions.insert(place, record);
+            None => {}
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The state of every task, worked out from what the fleet and the workers say.
 
-use std::{borrow::Cow, iter::from_fn, time::Duration};
+use std::{borrow::Cow, cmp::Ordering, iter::from_fn, ops::Bound, time::Duration};
 
 use kreplicator_model::{
     ids::{LinkId, LinkTopic, OwnerEpoch, Partition, TaskId, WorkerId},
@@ -103,47 +103,33 @@ impl<'a> Picture<'a> {
             Some(begin) => topics.range(begin..),
             None => topics.range::<LinkTopic, _>(..),
         };
-        let mut leftovers = self.leftovers();
-        leftovers.retain(|id| after.is_none_or(|after| id > after));
-        let mut leftover = leftovers.into_iter().peekable();
+        // Whatever is assigned and not asked for is found on the way: no page walks the whole fleet.
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let assigned = self
+            .fleet
+            .assigned
+            .range::<TaskId, _>((begin, Bound::Unbounded));
+        let mut assigned = assigned.map(|(id, _)| id).peekable();
         let after = after.cloned();
         let mut asked = asked
             .flat_map(move |(topic, resolved)| self.tasks_of(topic, resolved))
             .skip_while(move |task| after.as_ref().is_some_and(|after| task.id <= *after))
             .peekable();
-        from_fn(move || match (asked.peek(), leftover.peek()) {
-            (Some(next), Some(left)) if *left < next.id => {
-                leftover.next().map(|id| self.task(id, None))
-            }
-            (Some(_), _) => asked.next(),
-            (None, _) => leftover.next().map(|id| self.task(id, None)),
-        })
-    }
-
-    /// Tasks that are assigned though nobody asks for them, in order.
-    fn leftovers(self) -> Vec<TaskId> {
-        let mut leftovers = Vec::new();
-        // Tasks of one topic stand together: one look-up serves them all.
-        let mut current: Option<(LinkTopic, i32)> = None;
-        for task in self.fleet.assigned.keys() {
-            let known = current
-                .as_ref()
-                .filter(|(topic, _)| topic.link == task.link && topic.topic == task.topic);
-            let partitions = match known {
-                Some((_, partitions)) => *partitions,
-                None => {
-                    let topic = task.link_topic();
-                    let resolved = self.fleet.resolved.topics.get(&topic);
-                    let partitions = resolved.map_or(0, |resolved| resolved.partitions);
-                    current = Some((topic, partitions));
-                    partitions
-                }
+        from_fn(move || {
+            let order = match (asked.peek(), assigned.peek()) {
+                (Some(next), Some(id)) => next.id.cmp(id),
+                (Some(_), None) => Ordering::Less,
+                (None, _) => Ordering::Greater,
             };
-            if task.partition.0 >= partitions {
-                leftovers.push(task.clone());
+            match order {
+                Ordering::Less => asked.next(),
+                Ordering::Equal => {
+                    assigned.next();
+                    asked.next()
+                }
+                Ordering::Greater => assigned.next().map(|id| self.task(id.clone(), None)),
             }
-        }
-        leftovers
+        })
     }
 
     fn task(self, id: TaskId, asked: Option<(&'a LinkTopic, &'a ResolvedTopic)>) -> Task<'a> {

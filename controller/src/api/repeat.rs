@@ -96,7 +96,9 @@ pub(crate) enum Found<R> {
     Nothing,
     /// It was answered so.
     Answer(R),
-    /// It was done and its answer is too large to keep, or only its first steps were done.
+    /// It was done, and its answer is too large to keep.
+    Done,
+    /// Only its first steps were done.
     Begun {
         /// The answer, where it is kept.
         answer: Option<R>,
@@ -154,11 +156,12 @@ impl Answers {
             Some(stored::message(&key, &record.response)?)
         };
         Ok(match answer {
-            Some(answer) if !record.unfinished => Found::Answer(answer),
-            answer => Found::Begun {
+            answer if record.unfinished => Found::Begun {
                 answer,
                 revision: entry.mod_revision,
             },
+            Some(answer) => Found::Answer(answer),
+            None => Found::Done,
         })
     }
 

@@ -105,7 +105,7 @@ impl Writer {
     pub(crate) async fn answered<R: Answer>(&self, call: &Call) -> Result<Option<R>, Refusal> {
         Ok(match self.0.answers.find(call).await? {
             Found::Answer(answer) => Some(answer),
-            Found::Nothing | Found::Begun { .. } => None,
+            Found::Nothing | Found::Done | Found::Begun { .. } => None,
         })
     }
 
@@ -170,8 +170,14 @@ impl<'a, R: Answer> Attempt<'a, R> {
                 // Another process led meanwhile, and what it wrote is not ours to guess.
                 return Err(moved());
             }
+            let mut is_done = false;
             let known = match self.inner.answers.find(&self.call).await? {
                 Found::Nothing => None,
+                Found::Done => {
+                    self.begun = true;
+                    is_done = true;
+                    None
+                }
                 Found::Answer(answer) => return Ok(answer),
                 Found::Begun { answer, revision } => {
                     self.begun = true;
@@ -192,6 +198,10 @@ impl<'a, R: Answer> Attempt<'a, R> {
             }
             let edit = heavy(|| decide(&loaded, self.begun))?;
             let answer = self.answer.get_or_insert(edit.answer).clone();
+            if is_done {
+                // Others may have changed it since: only the answer is worked out anew.
+                return Ok(answer);
+            }
             let progress = self
                 .commit(&term, &loaded, &edit.steps, edit.is_desired, &answer, known)
                 .await?;

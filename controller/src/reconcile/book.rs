@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kreplicator_model::{
     desired::Desired,
-    ids::{ClusterId, LinkId, LinkTopic, PlanGeneration, TopicName, WorkerId},
+    ids::{LinkId, LinkTopic, PlanGeneration, TopicName, WorkerId},
     ownership::{AssignedChunk, Ledger, OwnedChunk},
     resolve::TopicRecord,
-    spec::{Cluster, Link},
 };
 use kreplicator_proto::{
     assignment::{Assignment, Ownership},
@@ -26,6 +25,7 @@ use kreplicator_store::{
 use tracing::error;
 
 use super::plan_book::PlanBook;
+use crate::config_entry::{self, Item, Place};
 
 /// What the store says.
 #[derive(Debug)]
@@ -131,41 +131,38 @@ impl Book {
     }
 
     fn take_config(&mut self, key: &str, after: Option<&Entry>) -> Result<(), Unreadable> {
-        if let Some(id) = key.strip_prefix(keys::CLUSTERS) {
-            let Ok(id) = ClusterId::new(id) else {
-                return Ok(());
-            };
-            match after {
-                Some(entry) => {
-                    let cluster = Cluster::decode(key, &entry.value)?;
-                    self.desired.clusters.insert(id, cluster);
+        let Some(entry) = after else {
+            match config_entry::place(key) {
+                Some(Place::Cluster(id)) => drop(self.desired.clusters.remove(&id)),
+                Some(Place::Link(id)) => drop(self.desired.links.remove(&id)),
+                Some(Place::Subscription(link, id)) => {
+                    self.desired
+                        .subscriptions
+                        .remove(&(link.clone(), id.clone()));
+                    self.subscriptions.remove(&(link, id));
                 }
-                None => drop(self.desired.clusters.remove(&id)),
+                None => {}
             }
-        } else if let Some(id) = key.strip_prefix(keys::LINKS) {
-            let Ok(id) = LinkId::new(id) else {
-                return Ok(());
-            };
-            match after {
-                Some(entry) => {
-                    let link = Link::decode(key, &entry.value)?;
-                    self.desired.links.insert(id, link);
-                }
-                None => drop(self.desired.links.remove(&id)),
+            return Ok(());
+        };
+        match config_entry::read(key, &entry.value)? {
+            Some(Item::Cluster(cluster)) => {
+                self.desired.clusters.insert(cluster.id.clone(), cluster);
             }
-        } else if let Some(id) = subscription_key(key) {
-            match after {
-                Some(entry) => {
-                    let record = SubscriptionRecord::decode(key, &entry.value)?;
-                    let subscription = record.subscription.clone();
-                    self.desired.subscriptions.insert(id.clone(), subscription);
-                    self.subscriptions.insert(id, (record, entry.mod_revision));
-                }
-                None => {
-                    self.desired.subscriptions.remove(&id);
-                    self.subscriptions.remove(&id);
-                }
+            Some(Item::Link(link)) => {
+                self.desired.links.insert(link.id.clone(), link);
             }
+            Some(Item::Subscription(record)) => {
+                let subscription = record.subscription.clone();
+                let id = (subscription.link.clone(), subscription.selector.id());
+                let known = self.subscriptions.get(&id);
+                if known.is_some_and(|(_, revision)| *revision >= entry.mod_revision) {
+                    return Ok(());
+                }
+                self.desired.subscriptions.insert(id.clone(), subscription);
+                self.subscriptions.insert(id, (record, entry.mod_revision));
+            }
+            None => {}
         }
         Ok(())
     }
@@ -330,11 +327,9 @@ impl Book {
     /// Links of which something asked for cannot be read: nothing of theirs is taken away.
     pub(crate) fn frozen(&self) -> BTreeSet<LinkId> {
         let keys = self.unreadable.keys();
-        keys.filter_map(|key| {
-            if let Some(link) = key.strip_prefix(keys::LINKS) {
-                return LinkId::new(link).ok();
-            }
-            subscription_key(key).map(|(link, _)| link)
+        keys.filter_map(|key| match config_entry::place(key)? {
+            Place::Link(link) | Place::Subscription(link, _) => Some(link),
+            Place::Cluster(_) => None,
         })
         .collect()
     }
@@ -362,11 +357,6 @@ pub(super) fn chunk_key(key: &str, prefix: &str) -> Option<(WorkerId, u32)> {
     Some((WorkerId::new(worker).ok()?, chunk))
 }
 
-fn subscription_key(key: &str) -> Option<(LinkId, String)> {
-    let (link, id) = key.strip_prefix(keys::SUBSCRIPTIONS)?.split_once('/')?;
-    Some((LinkId::new(link).ok()?, keys::decode(id)?))
-}
-
 fn record_key(key: &str) -> Option<LinkTopic> {
     let (link, topic) = key.strip_prefix(keys::TOPIC_RECORDS)?.split_once('/')?;
     Some(LinkTopic {
@@ -374,3 +364,7 @@ fn record_key(key: &str) -> Option<LinkTopic> {
         topic: TopicName::new(topic).ok()?,
     })
 }
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;
