@@ -3,6 +3,7 @@
 //! - [`api`]: the gRPC API.
 //! - [`cluster_admin`]: what the leader asks of a Kafka cluster.
 //! - [`config`]: the settings of a controller.
+//! - `config_entry`: the one reader of what operators asked for.
 //! - [`discovery`]: which topics exist on which cluster, and which clusters answer.
 //! - [`fleet`]: what the leader knows, published for the API after every pass.
 //! - [`forward`]: passes requests on to the leader.

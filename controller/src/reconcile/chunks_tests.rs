@@ -86,8 +86,8 @@ fn what_a_worker_has_of_an_older_ownership_is_given_anew() {
     let mut book = empty_book();
     register(&mut book, "w1", 3);
     let orders = task("orders", 0);
-    assign(&mut book, "w1", &[orders.clone()], 7);
-    assign(&mut book, "w2", &[orders.clone()], 8);
+    assign(&mut book, "w1", std::slice::from_ref(&orders), 7);
+    assign(&mut book, "w2", std::slice::from_ref(&orders), 8);
     let placements = [(orders.clone(), "w1")];
     let written = writes(&book, &placements, &["w2"], &BTreeSet::new());
     let given = written.iter().find(|write| write.worker == worker("w1"));

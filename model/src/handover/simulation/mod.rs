@@ -260,7 +260,7 @@ impl World {
             let epoch = process.running.get(task).copied();
             assert!(epoch.is_some(), "{task} does not run in {planned}");
             assert_eq!(assigned, epoch.map(|epoch| (planned, epoch)));
-            assert_eq!(self.runs_in(task), [planned.clone()]);
+            assert_eq!(&self.runs_in(task), std::slice::from_ref(planned));
         }
         assert_eq!(self.reconcile(0), Steps::default());
         assert_eq!(self.ledger.double_claims(), []);
