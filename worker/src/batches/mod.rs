@@ -2,7 +2,7 @@
 //!
 //! - [`BatchEngine`]: the engine. [`link`]: what tasks of one link share.
 //! - [`lane`]: one task on the data path. [`life`]: the same task over time. [`start`]: where it begins.
-//!   [`mailbox`]: what lane and life tell each other.
+//!   [`mod@mailbox`]: what lane and life tell each other.
 //! - [`source`], [`fetcher`], [`nearest`]: reading. [`target`], [`outlet`]: sending. [`commits`]: checkpoints.
 //! - [`intake`]: which batches pass, and which are written anew or dropped.
 //! - [`ends`], [`scan`]: questions to clusters.
