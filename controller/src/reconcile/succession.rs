@@ -34,7 +34,7 @@ pub(crate) fn harmless(
     with_tasks.collect()
 }
 
-/// What workers say, held against what is asked for now.
+/// What workers say, held against the links as they are declared.
 #[derive(Debug)]
 pub(crate) struct Spoken<'a> {
     pub(crate) reports: &'a Reports,
@@ -45,7 +45,7 @@ pub(crate) struct Spoken<'a> {
 impl Words for Spoken<'_> {
     fn of(&self, worker: &WorkerId, task: &TaskId, epoch: OwnerEpoch) -> Word {
         let word = self.reports.word(self.now, worker, task, epoch);
-        // Who succeeds it begins on the engine that is asked for now.
+        // Who succeeds it begins on the engine that its link names.
         let link = self.links.get(&task.link);
         let counts = link.is_some_and(|link| link.engine() == Engine::Batches);
         Word {
@@ -93,11 +93,94 @@ impl Succession {
 
 #[cfg(test)]
 mod tests {
-    use kreplicator_model::{ids::OwnerEpoch, ownership::Owned};
+    use kreplicator_model::{ids::UnixMillis, ownership::Owned};
+    use kreplicator_proto::v1;
     use kreplicator_store::keys;
 
     use super::*;
-    use crate::reconcile::fixtures::{task, worker};
+    use crate::{
+        fleet::{FleetState, WorkerView},
+        reconcile::fixtures::{link, task, worker},
+        reports::{Limits, Verdict},
+    };
+
+    /// `w1` says that it copies `orders/0` under epoch 7, exactly once.
+    fn said() -> Reports {
+        let view = WorkerView {
+            address: String::new(),
+            live: true,
+            incarnation: "i1".to_owned(),
+            draining: false,
+            lost: false,
+            version: String::new(),
+            started_at: UnixMillis(0),
+            tasks_assigned: 1,
+            tasks_owned: 1,
+        };
+        let fleet = FleetState {
+            workers: [(worker("w1"), view)].into(),
+            ..FleetState::default()
+        };
+        let id = task("orders", 0);
+        let report = v1::WorkerReport {
+            worker: "w1".to_owned(),
+            incarnation: "i1".to_owned(),
+            full: true,
+            tasks: vec![v1::TaskReport {
+                link: id.link.to_string(),
+                topic: id.topic.to_string(),
+                partition: id.partition.0,
+                epoch: 7,
+                state: v1::TaskState::Running.into(),
+                log_end: Some(9),
+                delivery: "exactly_once".to_owned(),
+                ..v1::TaskReport::default()
+            }],
+            ..v1::WorkerReport::default()
+        };
+        let reports = Reports::new(Limits::default());
+        let verdict = reports.accept(Instant::now(), reports.open_stream(), report, &fleet);
+        assert_eq!(verdict, Verdict::Accepted);
+        reports
+    }
+
+    #[test]
+    fn a_link_that_names_the_other_engine_bears_no_second_owner() {
+        let reports = said();
+        let id = task("orders", 0);
+        let word = |engine: Option<Engine>| {
+            let declared = Link { engine, ..link() };
+            let links = BTreeMap::from([(declared.id.clone(), declared)]);
+            let spoken = Spoken {
+                reports: &reports,
+                links: &links,
+                now: Instant::now(),
+            };
+            spoken.of(&worker("w1"), &id, OwnerEpoch(7))
+        };
+        for engine in [None, Some(Engine::Batches)] {
+            assert!(word(engine).copies && word(engine).bears_second);
+        }
+        let other = word(Some(Engine::Records));
+        assert!(other.copies && !other.bears_second);
+    }
+
+    #[test]
+    fn a_silent_workers_promise_counts_for_its_present_ownership_only() {
+        let reports = said();
+        let id = task("orders", 0);
+        let chunk = keys::chunk_of(&id.link, &id.topic);
+        let suspects = BTreeSet::from([worker("w1")]);
+        let given = |epoch| {
+            let mut ledger = Ledger::new(keys::chunk_of);
+            let tasks = BTreeMap::from([(id.clone(), OwnerEpoch(epoch))]);
+            ledger.set_assigned(&worker("w1"), chunk, 1, tasks);
+            let harmless = harmless(&suspects, &reports.view(Instant::now()), &ledger);
+            harmless[&worker("w1")].clone()
+        };
+        assert_eq!(given(7), [id.clone()].into());
+        assert_eq!(given(8), BTreeSet::new());
+    }
 
     #[test]
     fn c039_who_covers_for_a_successor_is_no_alarm() {

@@ -69,7 +69,7 @@ impl Share {
         self.freed.mark_unchanged();
     }
 
-    /// Whether so many new partitions may be asked for now.
+    /// Whether so many new partitions may be asked for.
     pub(super) fn takes(&self, partitions: i32) -> bool {
         let mut takes = false;
         self.budget.0.send_if_modified(|claims| {
