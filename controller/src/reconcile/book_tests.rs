@@ -2,16 +2,7 @@ use kreplicator_model::spec::{Cluster, Security, Subscription};
 use kreplicator_model::{ids::ClusterId, spec::Selector};
 
 use super::*;
-use crate::reconcile::fixtures::{empty_book, topic};
-
-fn entry(value: Vec<u8>, revision: i64) -> Entry {
-    Entry {
-        value,
-        create_revision: Revision(1),
-        mod_revision: Revision(revision),
-        lease: None,
-    }
-}
+use crate::reconcile::fixtures::{empty_book, entry, topic};
 
 #[test]
 fn a_value_that_belongs_to_another_key_is_not_taken_for_what_stands_there() {

@@ -14,7 +14,10 @@ use kreplicator_proto::{
     assignment::{AssignedTopic, Assignment},
     v1,
 };
-use kreplicator_store::{api::Revision, keys};
+use kreplicator_store::{
+    api::{Entry, Revision},
+    keys,
+};
 
 use super::{
     book::{Book, LiveWorker, Snapshots},
@@ -155,4 +158,14 @@ pub(super) fn tasks_of(content: &Content) -> Vec<TaskId> {
     topics
         .flat_map(|topic| topic.tasks.keys().cloned())
         .collect()
+}
+
+/// A value as the store gives it.
+pub(super) fn entry(value: Vec<u8>, revision: i64) -> Entry {
+    Entry {
+        value,
+        create_revision: Revision(1),
+        mod_revision: Revision(revision),
+        lease: None,
+    }
 }

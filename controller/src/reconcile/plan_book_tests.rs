@@ -2,16 +2,7 @@ use kreplicator_model::ids::{OwnerEpoch, Partition};
 use prost::Message;
 
 use super::*;
-use crate::reconcile::fixtures::{topic, worker};
-
-fn entry(value: Vec<u8>, revision: i64) -> Entry {
-    Entry {
-        value,
-        create_revision: Revision(1),
-        mod_revision: Revision(revision),
-        lease: None,
-    }
-}
+use crate::reconcile::fixtures::{entry, topic, worker};
 
 /// A chunk with one task, as published by a generation.
 fn chunk(generation: u64, revision: i64) -> Entry {

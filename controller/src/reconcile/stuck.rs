@@ -261,6 +261,19 @@ mod tests {
         fixtures::resolved(&[("orders", 1)])
     }
 
+    /// The first of two workers refused the task 20 s ago: it is pinned to the other and was taken away.
+    fn refused_by_the_first(live: &BTreeSet<WorkerId>) -> (StuckTasks, Ledger) {
+        let mut ledger = Ledger::new(keys::chunk_of);
+        let mut stuck = StuckTasks::new(AFTER);
+        assign(&mut ledger, "w1", 5);
+        ledger.set_owned(&worker("w1"), chunk(), 5, BTreeMap::new());
+        stuck.step(seconds(0), &ledger, &wanted(), live, live);
+        let findings = stuck.step(seconds(20), &ledger, &wanted(), live, live);
+        assert_eq!(findings.pinned[&task()], worker("w2"));
+        ledger.set_assigned(&worker("w1"), chunk(), 6, BTreeMap::new());
+        (stuck, ledger)
+    }
+
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
@@ -341,15 +354,8 @@ mod tests {
 
     #[test]
     fn c043_a_task_stays_pinned_where_it_runs_as_long_as_that_worker_takes_tasks() {
-        let mut ledger = Ledger::new(keys::chunk_of);
-        let mut stuck = StuckTasks::new(AFTER);
         let live = workers(&["w1", "w2"]);
-        assign(&mut ledger, "w1", 5);
-        ledger.set_owned(&worker("w1"), chunk(), 5, BTreeMap::new());
-        stuck.step(seconds(0), &ledger, &wanted(), &live, &live);
-        let findings = stuck.step(seconds(20), &ledger, &wanted(), &live, &live);
-        assert_eq!(findings.pinned[&task()], worker("w2"));
-        ledger.set_assigned(&worker("w1"), chunk(), 6, BTreeMap::new());
+        let (mut stuck, mut ledger) = refused_by_the_first(&live);
         assign(&mut ledger, "w2", 7);
         let owned = Owned {
             epoch: OwnerEpoch(7),
@@ -394,15 +400,8 @@ mod tests {
 
     #[test]
     fn a_task_that_nobody_asks_for_any_more_is_forgotten_with_its_pin() {
-        let mut ledger = Ledger::new(keys::chunk_of);
-        let mut stuck = StuckTasks::new(AFTER);
         let live = workers(&["w1", "w2"]);
-        assign(&mut ledger, "w1", 5);
-        ledger.set_owned(&worker("w1"), chunk(), 5, BTreeMap::new());
-        stuck.step(seconds(0), &ledger, &wanted(), &live, &live);
-        let findings = stuck.step(seconds(20), &ledger, &wanted(), &live, &live);
-        assert_eq!(findings.pinned[&task()], worker("w2"));
-        ledger.set_assigned(&worker("w1"), chunk(), 6, BTreeMap::new());
+        let (mut stuck, ledger) = refused_by_the_first(&live);
         let findings = stuck.step(seconds(21), &ledger, &Resolved::default(), &live, &live);
         assert!(findings.pinned.is_empty());
         assert!(stuck.tried.is_empty());

@@ -224,13 +224,18 @@ async fn an_answer_nobody_waits_for_any_more_harms_nobody() {
     assert_eq!(answer.expect("an answer").producer_id.0, 2);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_broker_that_asks_for_silence_gets_it() {
-    let (connection, mut broker, _) = start(limits());
+/// Has the broker ask for 5 s of silence.
+async fn ask_for_silence(connection: &Connection, broker: &mut Broker) {
     let pending = soon(connection.submit(ask(), in_ms(60_000))).await;
     let seen = broker.read().await;
     broker.give_id(seen.correlation_id, 5_000, 1).await;
     let _answer = soon(pending.expect("written").answer()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_asks_for_silence_gets_it() {
+    let (connection, mut broker, _) = start(limits());
+    ask_for_silence(&connection, &mut broker).await;
     // What cannot wait so long is not sent and leaves the connection as it is.
     let fault = soon(connection.send(ask(), in_ms(1_000))).await;
     assert!(matches!(fault, Err(Error::Throttled { .. })), "{fault:?}");
@@ -323,10 +328,7 @@ async fn a_request_whose_time_is_over_during_a_hold_is_told_then_and_never_writt
 #[tokio::test(start_paused = true)]
 async fn a_request_behind_one_that_waits_for_silence_has_its_own_deadline() {
     let (connection, mut broker, _) = start(limits());
-    let pending = soon(connection.submit(ask(), in_ms(60_000))).await;
-    let seen = broker.read().await;
-    broker.give_id(seen.correlation_id, 5_000, 1).await;
-    let _answer = soon(pending.expect("written").answer()).await;
+    ask_for_silence(&connection, &mut broker).await;
     let begin = Instant::now();
     let patient = connection.submit(ask(), in_ms(60_000));
     let hasty = async {
