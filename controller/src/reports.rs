@@ -316,6 +316,7 @@ impl View<'_> {
             return None;
         }
         Some(Heard {
+            incarnation: incarnation.to_owned(),
             silent: self.now.saturating_duration_since(worker.received_at),
             interval: worker.heartbeat,
         })

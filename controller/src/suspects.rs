@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use kreplicator_model::{ids::WorkerId, suspicion::Suspicion};
+use kreplicator_model::{
+    ids::WorkerId,
+    suspicion::{Heard, Suspicion},
+};
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, interval},
@@ -43,9 +46,14 @@ pub(crate) async fn listen(
             let fleet = fleet.borrow();
             let view = reports.view(now);
             let live = fleet.workers.iter().filter(|(_, worker)| worker.live);
-            let heard = live.filter_map(|(id, worker)| {
-                let heard = view.heard(id, &worker.incarnation)?;
-                Some((id.clone(), heard))
+            let heard = live.map(|(id, worker)| {
+                let heard = view.heard(id, &worker.incarnation);
+                let heard = heard.unwrap_or_else(|| Heard {
+                    incarnation: worker.incarnation.clone(),
+                    silent: Duration::ZERO,
+                    interval: Duration::ZERO,
+                });
+                (id.clone(), heard)
             });
             heard.collect::<BTreeMap<_, _>>()
         };

@@ -7,7 +7,8 @@
 //!
 //! - Only workers that say how often they are to be heard are suspected.
 //! - A listener that was held up itself begins to listen anew.
-//! - At most a tenth of the fleet is suspected at a time, and as many within a minute.
+//! - At most a tenth of the fleet is suspected at a time, and as many within a minute. A suspect whose registration
+//!   ends was gone indeed and counts no longer: its tasks would have moved in any case.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,8 +25,10 @@ const FLEET_PER_SUSPECT: usize = 10;
 const REFILL: Duration = Duration::from_secs(60);
 
 /// What is known of a worker that has a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
+    /// Names its registration: a worker that starts anew has another.
+    pub incarnation: String,
     /// For how long it has been silent.
     pub silent: Duration,
     /// How often it means to be heard; zero: it has not said so.
@@ -40,9 +43,16 @@ pub struct Suspicion {
     looked_at: Option<Duration>,
     /// Nobody is suspected anew before.
     quiet_until: Duration,
-    /// When workers were suspected, within the last [`REFILL`].
-    recent: Vec<Duration>,
+    /// Who was suspected within the last [`REFILL`] and has not been shown to be gone.
+    recent: Vec<Recent>,
     suspects: BTreeSet<WorkerId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Recent {
+    at: Duration,
+    worker: WorkerId,
+    incarnation: String,
 }
 
 impl Suspicion {
@@ -78,12 +88,21 @@ impl Suspicion {
         };
         let silent: BTreeSet<&WorkerId> = workers.keys().filter(|id| is_silent(id)).collect();
         self.suspects.retain(|worker| silent.contains(worker));
-        self.recent.retain(|at| now.saturating_sub(*at) < REFILL);
+        self.recent.retain(|suspected| {
+            let registered = workers
+                .get(&suspected.worker)
+                .is_some_and(|heard| heard.incarnation == suspected.incarnation);
+            registered && now.saturating_sub(suspected.at) < REFILL
+        });
         let allowed = (workers.len() / FLEET_PER_SUSPECT).max(1);
         let may = !self.after.is_zero() && now >= self.quiet_until && silent.len() <= allowed;
         for worker in silent {
             if may && self.recent.len() < allowed && self.suspects.insert(worker.clone()) {
-                self.recent.push(now);
+                self.recent.push(Recent {
+                    at: now,
+                    worker: worker.clone(),
+                    incarnation: workers[worker].incarnation.clone(),
+                });
             }
         }
         &self.suspects
@@ -104,6 +123,7 @@ mod tests {
         let silent: BTreeMap<_, _> = silent.iter().copied().collect();
         let worker = |index| {
             let heard = Heard {
+                incarnation: "first".to_owned(),
                 silent: ms(silent.get(&index).copied().unwrap_or(100)),
                 interval: BEAT,
             };
@@ -165,6 +185,28 @@ mod tests {
         }
         let found = suspicion.step(ms(at), &fleet(20, &[(7, 1_500)]));
         assert_eq!(suspects(found), ["w-7"]);
+    }
+
+    #[test]
+    fn a_suspect_that_was_gone_indeed_does_not_count_against_the_next() {
+        let mut suspicion = listening(3);
+        let found = suspicion.step(ms(1_200), &fleet(3, &[(1, 1_500)]));
+        assert_eq!(suspects(found), ["w-1"]);
+        // Falsely suspected, it counts.
+        assert!(suspicion.step(ms(1_400), &fleet(3, &[])).is_empty());
+        let second = fleet(3, &[(0, 1_500)]);
+        assert!(suspicion.step(ms(1_600), &second).is_empty());
+        // Started anew, it was gone.
+        let mut anew = fleet(3, &[]);
+        "second".clone_into(&mut anew.get_mut(&name(1)).expect("there").incarnation);
+        assert!(suspicion.step(ms(1_800), &anew).is_empty());
+        anew.get_mut(&name(0)).expect("there").silent = ms(1_500);
+        assert_eq!(suspects(suspicion.step(ms(2_000), &anew)), ["w-0"]);
+        // Without a lease any more, it was gone too.
+        anew.remove(&name(0));
+        assert!(suspicion.step(ms(2_200), &anew).is_empty());
+        anew.get_mut(&name(1)).expect("there").silent = ms(1_500);
+        assert_eq!(suspects(suspicion.step(ms(2_400), &anew)), ["w-1"]);
     }
 
     /// The leader was frozen, or starved: everybody seems to have been silent.

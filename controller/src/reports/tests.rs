@@ -236,6 +236,7 @@ async fn a_worker_is_heard_under_its_registration_only() {
     reports.accept(Instant::now(), reports.open_stream(), beating, &fleet);
     advance(Duration::from_secs(4)).await;
     let expected = Heard {
+        incarnation: "i1".to_owned(),
         silent: Duration::from_secs(4),
         interval: Duration::from_millis(250),
     };

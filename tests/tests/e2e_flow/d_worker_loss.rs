@@ -66,7 +66,7 @@ fn d2_c026_a_killed_workers_partitions_flow_again_and_repeat_only_what_was_not_s
             let own = tasks_of(&before, "worker-2");
             flows_again(rig).await?;
             let window = start..Instant::now();
-            let longest = if settings::is_exactly_once() && !settings::soak() {
+            let longest = if settings::is_exactly_once() {
                 SUCCESSION
             } else {
                 TAKE_OVER
