@@ -10,8 +10,9 @@
 //! - [`contest`]: a load copied by each. [`copy`], [`ends`], [`content`], [`procfs`], [`machine`]: how
 //!   a copy is measured and checked. [`pulse`], [`latency`]: how long records take.
 //! - [`failover`], [`quiet`], [`distance`]: what is measured only on request.
-//! - [`figures`], [`report`]: results and ratios.
+//! - [`figures`], [`report`]: results and ratios. [`bounds`]: those that have to be reached.
 
+mod bounds;
 mod content;
 mod contest;
 mod copy;
@@ -87,10 +88,12 @@ async fn measure(options: &Options) -> Result<()> {
         "mm2_heap_mebibytes": options.mm2_heap_mebibytes,
     }))?;
     let stage = Stage::start().await?;
+    let mut unmet = Vec::new();
     if options.records > 0 {
         for load in &options.loads {
             let of_load = contest::run(&stage, &peers, options, *load).await?;
             report::load(&of_load, &machine)?;
+            unmet.extend(bounds::unmet(&options.at_least, &of_load));
         }
     }
     if options.failover {
@@ -102,6 +105,7 @@ async fn measure(options: &Options) -> Result<()> {
     if let Some(round_trip) = options.rtt {
         distance::run(stage, &peers, options, round_trip).await?;
     }
+    ensure!(unmet.is_empty(), "not reached: {}", unmet.join("; "));
     Ok(())
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::bounds::Bound;
+
 /// Copies real data between two real brokers with MirrorMaker 2 and with KReplicator.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
@@ -32,6 +34,15 @@ pub(crate) struct Options {
     /// Also: copy one partition from a source that is this round trip away (`200ms`).
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) rtt: Option<Duration>,
+    /// Ratios of MirrorMaker 2's figures to ours that have to be reached, for scripts; the run fails at its
+    /// end otherwise. `cpu=15,single.cpu=3,records.cpu=1`: cpu, memory, throughput or p99, of the
+    /// engine `batches` if none is named, with every load if none is named.
+    #[arg(
+        long,
+        value_name = "[LOAD.][ENGINE.]MEASURE=RATIO",
+        value_delimiter = ','
+    )]
+    pub(crate) at_least: Vec<Bound>,
     /// Batch size of the producer of the loads, in bytes before compression. As a rule a Java
     /// producer fills its default of 16 KiB after compression.
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 10, value_parser = clap::value_parser!(u32).range(1024..=1 << 20))]
@@ -133,5 +144,7 @@ mod tests {
         assert!(parse("--loads gzip").is_err());
         assert!(parse("--peers mm1").is_err());
         assert!(parse("--quiet 0").is_err());
+        assert!(parse("--at-least cpu").is_err());
+        assert!(parse("--at-least cpu=15,single.cpu=3").is_ok());
     }
 }

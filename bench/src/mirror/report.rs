@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::{
     figures::{Figures, Ratios, ours, to_millis},
     machine::Machine,
+    options::PeerName,
 };
 
 /// Prints a result.
@@ -25,7 +26,8 @@ pub(crate) fn say(text: &str) {
     eprintln!("bench: {text}");
 }
 
-/// Prints the raw figures of a load, and each peer compared with ours.
+/// Prints the raw figures of a load, each peer compared with ours, and MirrorMaker 2 with the engine that
+/// is a peer too.
 ///
 /// # Errors
 /// As [`line()`].
@@ -37,11 +39,19 @@ pub(crate) fn load(of_load: &[Figures], machine: &Machine) -> Result<()> {
     let Some(ours) = ours(of_load) else {
         return Ok(());
     };
+    let compare = |peer: &Figures, ours: &Figures| {
+        line(&Ratios::of(peer, ours).json(peer.load, peer.peer, ours.peer))
+    };
     for peer in of_load {
         if peer.peer != ours.peer {
-            let ratios = Ratios::of(peer, ours);
-            line(&ratios.json(peer.load, peer.peer, ours.peer))?;
+            compare(peer, ours)?;
         }
+    }
+    let of = |name: PeerName| of_load.iter().find(|figures| figures.peer == name);
+    if let Some((mm2, records)) = of(PeerName::Mm2).zip(of(PeerName::Records))
+        && ours.peer != PeerName::Records
+    {
+        compare(mm2, records)?;
     }
     Ok(())
 }
@@ -119,10 +129,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::mirror::{
-        copy::Copy,
-        options::{Load, PeerName},
-    };
+    use crate::mirror::{copy::Copy, options::Load};
 
     fn figures(machine_cpu: u64) -> Figures {
         Figures {
