@@ -10,6 +10,7 @@ mod broker;
 mod certificates;
 mod libs;
 mod options;
+mod storage;
 mod tools;
 mod version;
 mod zookeeper;
@@ -24,7 +25,6 @@ pub use self::{
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use rand::{Rng as _, distr::Alphanumeric};
 use rdkafka::{ClientConfig, admin::AdminClient, client::DefaultClientContext};
 
 use self::{
@@ -125,7 +125,7 @@ impl KafkaCluster {
             None
         };
         let zookeeper_address = zookeeper.as_ref().map(Zookeeper::address);
-        let cluster_id = new_cluster_id();
+        let cluster_id = storage::new_id();
         let brokers = (0..ports.len())
             .map(|index| {
                 let name = format!("{}-{}", options.name, index + 1);
@@ -145,6 +145,9 @@ impl KafkaCluster {
                         config: folder.path().join(format!("{name}.properties")),
                         log: folder.path().join(format!("{name}.log")),
                         libs: libs.to_owned(),
+                        version: options.version,
+                        node: index + 1,
+                        data,
                         heap_mebibytes: options.heap_mebibytes,
                         optimised: options.optimised,
                         name,
@@ -372,15 +375,4 @@ impl KafkaCluster {
             .inspect_err(|_| self.failed())?;
         Ok(())
     }
-}
-
-/// Kafka's form of an id: 16 bytes as 22 characters of URL-safe base64. The last one holds two bits.
-fn new_cluster_id() -> String {
-    let mut id: String = rand::rng()
-        .sample_iter(Alphanumeric)
-        .take(21)
-        .map(char::from)
-        .collect();
-    id.push('A');
-    id
 }

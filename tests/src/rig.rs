@@ -81,9 +81,10 @@ impl Rig {
                 ..KafkaOptions::single(name)
             }
         };
-        let (source, target) = futures::try_join!(
+        let (source, target, system) = futures::try_join!(
             KafkaCluster::start(small("a")),
-            KafkaCluster::start(small("b"))
+            KafkaCluster::start(small("b")),
+            System::start(options),
         )?;
         let names = TOPICS.map(String::from);
         source.create_topics(&names, PARTITIONS, &[]).await?;
@@ -99,7 +100,6 @@ impl Rig {
             tail.follow(topic);
             load.add(topic, PARTITIONS);
         }
-        let system = System::start(options).await?;
         let api = system.api()?;
         let mut rig = Self {
             system,

@@ -65,6 +65,13 @@ impl SystemOptions {
             env: Vec::new(),
         }
     }
+
+    /// Changes a setting of every worker.
+    pub fn set_worker(&mut self, name: &str, value: &str) {
+        let settings = &mut self.worker_settings;
+        settings.retain(|(key, _)| key != name);
+        settings.push((name.to_owned(), value.to_owned()));
+    }
 }
 
 /// A running system; its processes end when it is dropped.

@@ -4,13 +4,16 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
-use super::libs::class_path;
+use super::{
+    libs::class_path,
+    storage::{self, Blank},
+    version::KafkaVersion,
+};
 use crate::process::{Managed, Spec, ending, tail};
 
 /// Why a cluster did not start.
@@ -35,6 +38,10 @@ pub(super) struct BrokerSpec {
     pub(super) config: PathBuf,
     pub(super) log: PathBuf,
     pub(super) libs: PathBuf,
+    pub(super) version: KafkaVersion,
+    /// Its number in the cluster, from 1.
+    pub(super) node: usize,
+    pub(super) data: PathBuf,
     pub(super) heap_mebibytes: u32,
     pub(super) optimised: bool,
 }
@@ -55,50 +62,36 @@ impl Broker {
         })
     }
 
-    /// Writes the data folder's first files.
+    /// Writes the data folder's first files, where brokers agree by a quorum.
     pub(super) async fn format(
         &self,
         cluster_id: &str,
         users: &BTreeMap<String, String>,
     ) -> Result<()> {
-        let mut args = jvm(64);
-        args.extend(["-cp".to_owned(), class_path(&self.spec.libs)]);
-        args.extend(
-            ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c"].map(String::from),
-        );
-        args.push(self.spec.config.display().to_string());
-        for (user, password) in users {
-            for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
-                args.push("--add-scram".to_owned());
-                args.push(format!("{mechanism}=[name={user},password={password}]"));
-            }
-        }
-        let output = tokio::task::spawn_blocking(|| {
-            Command::new("java")
-                .args(args)
-                .stdin(Stdio::null())
-                .output()
+        let (spec, cluster_id, users) = (self.spec.clone(), cluster_id.to_owned(), users.clone());
+        tokio::task::spawn_blocking(move || {
+            let blank = Blank {
+                version: spec.version,
+                libs: &spec.libs,
+                config: &spec.config,
+                data: &spec.data,
+                node: spec.node,
+                cluster_id: &cluster_id,
+            };
+            storage::format(&blank, &users)
         })
         .await?
-        .context("cannot run java")?;
-        ensure!(
-            output.status.success(),
-            "cannot format {}:\n{}{}",
-            self.spec.name,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(())
     }
 
     pub(super) fn start(&mut self) -> Result<()> {
         if self.process.is_some() {
             bail!("{} runs already", self.spec.name);
         }
-        let mut args = jvm(self.spec.heap_mebibytes);
-        if self.spec.optimised {
-            args.retain(|flag| flag != QUICK_START);
-        }
+        let mut args = if self.spec.optimised {
+            production_jvm(self.spec.heap_mebibytes)
+        } else {
+            jvm(self.spec.heap_mebibytes)
+        };
         args.extend([
             "-Dorg.slf4j.simpleLogger.showDateTime=true".to_owned(),
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSXXX".to_owned(),
@@ -174,16 +167,34 @@ impl Broker {
     }
 }
 
-/// Compiles once, quickly and not very well.
-const QUICK_START: &str = "-XX:TieredStopAtLevel=1";
-
 /// Flags of a small, quickly started Java process.
 pub(super) fn jvm(heap_mebibytes: u32) -> Vec<String> {
     vec![
         format!("-Xmx{heap_mebibytes}m"),
         "-XX:+UseSerialGC".to_owned(),
-        QUICK_START.to_owned(),
+        // Compiles once, quickly and not very well.
+        "-XX:TieredStopAtLevel=1".to_owned(),
         "-Xshare:auto".to_owned(),
         "-Djava.awt.headless=true".to_owned(),
     ]
+}
+
+/// Flags that Kafka's own scripts start a broker with (`kafka-server-start.sh` and
+/// `kafka-run-class.sh` of 4.3), but for the size of the heap.
+fn production_jvm(heap_mebibytes: u32) -> Vec<String> {
+    let mut flags = vec![
+        format!("-Xms{heap_mebibytes}m"),
+        format!("-Xmx{heap_mebibytes}m"),
+    ];
+    let kafkas = [
+        "-server",
+        "-XX:+UseG1GC",
+        "-XX:MaxGCPauseMillis=20",
+        "-XX:InitiatingHeapOccupancyPercent=35",
+        "-XX:+ExplicitGCInvokesConcurrent",
+        "-XX:MaxInlineLevel=15",
+        "-Djava.awt.headless=true",
+    ];
+    flags.extend(kafkas.map(String::from));
+    flags
 }

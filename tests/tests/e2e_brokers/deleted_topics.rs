@@ -11,7 +11,7 @@ use crate::stage::{LINK, SOON, Stage, UNDISTURBED, scenario, start_load};
 
 const PARTITIONS: i32 = 4;
 /// Longer than anything of ours waits before it looks at topics again.
-const WATCHED: Duration = Duration::from_secs(8);
+const WATCHED: Duration = Duration::from_secs(6);
 
 #[test]
 fn c068_a_deleted_target_topic_is_reported_and_not_made_again() {

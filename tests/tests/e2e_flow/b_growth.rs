@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Result, ensure};
 use kreplicator_proto::v1;
 use kreplicator_tests::{
     api,
     rig::{self, LINK, Rig, lanes},
     system::DISCOVERY_INTERVAL,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -40,6 +40,7 @@ fn b_c006_c066_new_partitions_arrive_whole_and_others_do_not_notice() {
 
         let grown = Instant::now();
         rig.source.grow_topic("shipments", 8).await?;
+        target_grows_first(rig).await?;
         rig.load.add("shipments", 8);
         for lane in lanes("shipments", 4..8) {
             let arrival = rig.tail.first_arrival(&lane, grown, DEADLINE).await?;
@@ -47,8 +48,6 @@ fn b_c006_c066_new_partitions_arrive_whole_and_others_do_not_notice() {
             let limit = DISCOVERY_INTERVAL + Duration::from_secs(4);
             ensure!(took <= limit, "{lane:?} flows only after {took:?}");
         }
-        let partitions = rig.target.partitions("shipments").await?;
-        ensure!(partitions == 8, "the target has {partitions} partitions");
         // From their very first record on, and the others from theirs.
         let report = rig
             .tail
@@ -67,4 +66,28 @@ fn b_c006_c066_new_partitions_arrive_whole_and_others_do_not_notice() {
         rig.load.remove("shipments");
         Ok(())
     });
+}
+
+/// Waits until there is a task for each new partition. None may be there before its target partition is.
+async fn target_grows_first(rig: &Rig) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        let tasks = rig.api.tasks(LINK).await?;
+        let own = tasks.iter().filter(|task| task.topic == "shipments");
+        let tasks = own.count();
+        // Asked afterwards, so it may only be larger.
+        let partitions = rig.target.partitions("shipments").await?;
+        ensure!(
+            usize::try_from(partitions)? >= tasks,
+            "{tasks} tasks for {partitions} partitions of the target"
+        );
+        if tasks == 8 {
+            return Ok(());
+        }
+        ensure!(
+            start.elapsed() < DEADLINE,
+            "{tasks} tasks after {DEADLINE:?}"
+        );
+        sleep(Duration::from_millis(20)).await;
+    }
 }

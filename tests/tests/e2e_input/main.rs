@@ -37,18 +37,18 @@ impl Small {
             tls: TlsMode::Mutual,
             ..KafkaOptions::single("secured").user("alice", RIGHT)
         };
-        let (plain, secured) = futures::try_join!(
-            KafkaCluster::start(KafkaOptions::single("plain")),
-            KafkaCluster::start(secured),
-        )?;
-        let folder = RunDir::new("secrets")?;
-        fs::write(folder.path().join("password"), format!("{RIGHT}\n"))?;
         let mut options = SystemOptions::new("input", 1, 1);
         options.env = vec![
             ("RIGHT_PASSWORD".to_owned(), RIGHT.to_owned()),
             ("WRONG_PASSWORD".to_owned(), WRONG.to_owned()),
         ];
-        let system = System::start(options).await?;
+        let (plain, secured, system) = futures::try_join!(
+            KafkaCluster::start(KafkaOptions::single("plain")),
+            KafkaCluster::start(secured),
+            System::start(options),
+        )?;
+        let folder = RunDir::new("secrets")?;
+        fs::write(folder.path().join("password"), format!("{RIGHT}\n"))?;
         let api = system.api()?;
         api.put_cluster(api::cluster("plain", plain.bootstrap()))
             .await?;

@@ -17,6 +17,13 @@ use tokio::time::{Instant, sleep};
 use crate::{DEADLINE, judge, load, scenario};
 
 const TOPICS: [&str; 2] = ["clicks", "orders"];
+/// Bytes of each record: with them half a worker's budget is written for it every few seconds.
+const PADDING: usize = 2_000;
+/// The least there is.
+const BUDGET: &str = "16MiB";
+/// What all workers together have to hold at some time while a target is away, for what is said of the
+/// budget to mean something.
+const HELD_BYTES: i64 = 12 << 20;
 /// What a process needs beside the budget for records: code, clients, buffers of the allocator.
 const OVERHEAD_BYTES: u64 = 200 << 20;
 
@@ -25,12 +32,14 @@ const OVERHEAD_BYTES: u64 = 200 << 20;
 #[test]
 fn g_c025_a_target_that_is_away_stops_only_its_own_links_and_recovers_without_loss() {
     scenario(async {
-        let (source, near, (far, proxies)) = futures::try_join!(
+        let mut options = SystemOptions::new("target-away", 2, 3);
+        options.set_worker("memory_budget_bytes", BUDGET);
+        let (source, near, (far, proxies), mut system) = futures::try_join!(
             KafkaCluster::start(KafkaOptions::single("source")),
             KafkaCluster::start(KafkaOptions::single("near")),
             KafkaCluster::start_behind_proxies(KafkaOptions::single("far")),
+            System::start(options),
         )?;
-        let mut system = System::start(SystemOptions::new("target-away", 2, 3)).await?;
         let outcome = run(&mut system, &source, &near, &far, &proxies[0]).await;
         judge(outcome, &system, &[&source, &near, &far])
     });
@@ -43,7 +52,7 @@ async fn run(
     far: &KafkaCluster,
     proxy: &Proxy,
 ) -> Result<()> {
-    let load = load(source, &TOPICS, 2_000).await?;
+    let load = load(source, &TOPICS, 2_000, PADDING).await?;
     let tails = [
         Tail::start(&near.client_config())?,
         Tail::start(&far.client_config())?,
@@ -78,10 +87,13 @@ async fn run(
     proxy.black_hole();
     let away = settings::length(Duration::from_secs(30), Duration::from_secs(120));
     let start = Instant::now();
+    let mut most = 0;
     while start.elapsed() < away {
-        check_memory(system).await?;
+        most = most.max(check_memory(system).await?);
         sleep(Duration::from_secs(1)).await;
     }
+    println!("the workers held up to {most} bytes of records");
+    ensure!(most >= HELD_BYTES, "the workers held {most} bytes at most");
     let window = start..Instant::now();
     for (lane, pause) in tails[0].pauses(&lanes, &window) {
         let latency = tails[0].latency(&lane, &steady).quantile(999);
@@ -117,9 +129,10 @@ async fn run(
     Ok(())
 }
 
-/// Budget and process size of every worker.
-async fn check_memory(system: &mut System) -> Result<()> {
+/// Checks budget and process size of every worker, and tells how many bytes of records all of them hold.
+async fn check_memory(system: &mut System) -> Result<i64> {
     let workers = system.api()?.workers().await?;
+    let held = workers.iter().map(|worker| worker.memory_used_bytes).sum();
     for worker in workers {
         let process = system.worker(&worker.id)?.process()?;
         let resident = process.memory_bytes()?;
@@ -137,7 +150,7 @@ async fn check_memory(system: &mut System) -> Result<()> {
             worker.id
         );
     }
-    Ok(())
+    Ok(held)
 }
 
 /// Owner and epoch of each task, in order.

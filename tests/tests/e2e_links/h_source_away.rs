@@ -15,7 +15,7 @@ use kreplicator_tests::{
 };
 use tokio::time::Instant;
 
-use crate::{DEADLINE, judge, load, scenario};
+use crate::{DEADLINE, PADDING, judge, load, scenario};
 
 /// From the start of the system until everything else runs.
 const OTHERS_RUN: Duration = Duration::from_secs(20);
@@ -23,12 +23,12 @@ const OTHERS_RUN: Duration = Duration::from_secs(20);
 #[test]
 fn h_c050_a_black_holed_source_holds_up_nobody_and_works_by_its_new_address() {
     scenario(async {
-        let (healthy, lost, target) = futures::try_join!(
+        let (healthy, lost, target, mut system) = futures::try_join!(
             KafkaCluster::start(KafkaOptions::single("healthy")),
             KafkaCluster::start(KafkaOptions::single("lost")),
             KafkaCluster::start(KafkaOptions::single("target")),
+            System::start(SystemOptions::new("source-away", 2, 3)),
         )?;
-        let mut system = System::start(SystemOptions::new("source-away", 2, 3)).await?;
         let outcome = run(&mut system, &healthy, &lost, &target).await;
         judge(outcome, &system, &[&healthy, &lost, &target])
     });
@@ -42,8 +42,8 @@ async fn run(
 ) -> Result<()> {
     let hole = Proxy::start("127.0.0.1:1").await?;
     hole.black_hole();
-    let healthy_load = load(healthy, &["orders"], 500).await?;
-    let lost_load = load(lost, &["orders"], 500).await?;
+    let healthy_load = load(healthy, &["orders"], 500, PADDING).await?;
+    let lost_load = load(lost, &["orders"], 500, PADDING).await?;
     let tail = Tail::start(&target.client_config())?;
     tail.follow("orders");
     tail.follow("lost.orders");

@@ -15,18 +15,18 @@ use kreplicator_tests::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{DEADLINE, judge, load, scenario};
+use crate::{DEADLINE, PADDING, judge, load, scenario};
 
 /// C071 and C074.
 #[test]
 fn i_j_c074_both_directions_run_without_loops_and_a_third_cluster_joins_one_worker() {
     scenario(async {
-        let (a, b, c) = futures::try_join!(
+        let (a, b, c, mut system) = futures::try_join!(
             KafkaCluster::start(KafkaOptions::single("a")),
             KafkaCluster::start(KafkaOptions::single("b")),
             KafkaCluster::start(KafkaOptions::single("c")),
+            System::start(SystemOptions::new("both-ways", 1, 1)),
         )?;
-        let mut system = System::start(SystemOptions::new("both-ways", 1, 1)).await?;
         let outcome = run(&mut system, &a, &b, &c).await;
         judge(outcome, &system, &[&a, &b, &c])
     });
@@ -39,8 +39,8 @@ async fn run(
     c: &KafkaCluster,
 ) -> Result<()> {
     // The same name on both sides.
-    let load_a = load(a, &["clicks", "orders"], 1_000).await?;
-    let load_b = load(b, &["orders", "views"], 1_000).await?;
+    let load_a = load(a, &["clicks", "orders"], 1_000, PADDING).await?;
+    let load_b = load(b, &["orders", "views"], 1_000, PADDING).await?;
     let tail_a = Tail::start(&a.client_config())?;
     let tail_b = Tail::start(&b.client_config())?;
     for topic in ["b.orders", "b.views"] {

@@ -37,13 +37,21 @@ fn judge(outcome: Result<()>, system: &System, clusters: &[&KafkaCluster]) -> Re
     outcome
 }
 
+/// Records of an ordinary size.
+const PADDING: usize = 100;
+
 /// Creates topics of four partitions and writes to them.
-async fn load(cluster: &KafkaCluster, topics: &[&str], records_per_second: u32) -> Result<Load> {
+async fn load(
+    cluster: &KafkaCluster,
+    topics: &[&str],
+    records_per_second: u32,
+    padding: usize,
+) -> Result<Load> {
     let names: Vec<String> = topics.iter().map(|topic| (*topic).to_owned()).collect();
     cluster.create_topics(&names, 4, &[]).await?;
     let options = LoadOptions {
         records_per_second,
-        padding: 100,
+        padding,
     };
     let load = Load::start(&cluster.client_config(), options)?;
     for topic in topics {
