@@ -51,8 +51,8 @@ component: ## one adapter at a time on real Kafka
 e2e: built ## the whole system on real brokers
 	.ci/tier.sh e2e 1 --workspace --test 'e2e_*'
 
-soak: setup-test built ## the end-to-end scenarios at full length (about two hours)
-	KREPLICATOR_SOAK=1 .ci/tier.sh soak 1 --workspace --test 'e2e_*'
+soak: setup-test built build ## the end-to-end scenarios at full length, with the optimised binary (three hours)
+	KREPLICATOR_SOAK=1 KREPLICATOR_BIN=$(TARGET_DIR)/release/kreplicator .ci/tier.sh soak 1 --workspace --test 'e2e_*'
 
 deploy-check: built ## manifests against Kubernetes' schemas, their settings against the binary
 	deploy/check.sh

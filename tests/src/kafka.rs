@@ -8,6 +8,7 @@
 mod admin;
 mod broker;
 mod certificates;
+mod classes;
 mod libs;
 mod options;
 mod storage;
@@ -51,8 +52,16 @@ pub struct KafkaCluster {
     options: KafkaOptions,
     ports: Vec<Ports>,
     libs: PathBuf,
+    archive: Option<PathBuf>,
     certificates: Option<Certificates>,
     folder: RunDir,
+}
+
+/// What brokers are started from.
+#[derive(Debug)]
+struct Software {
+    libs: PathBuf,
+    archive: Option<PathBuf>,
 }
 
 impl KafkaCluster {
@@ -69,9 +78,16 @@ impl KafkaCluster {
             options.version
         );
         let version = options.version;
+        let is_quick = version == KafkaVersion::Current && !options.optimised;
         let libs = tokio::task::spawn_blocking(move || version.fetch()).await??;
+        let archive = if is_quick {
+            classes::archive(version, &libs).await
+        } else {
+            None
+        };
+        let software = Software { libs, archive };
         for _ in 0..PORT_ATTEMPTS {
-            match Self::attempt(&options, &libs).await {
+            match Self::attempt(&options, &software).await {
                 Ok(cluster) => return Ok(cluster),
                 Err(StartError::PortTaken) => {}
                 Err(StartError::Other(fault)) => return Err(fault),
@@ -102,7 +118,8 @@ impl KafkaCluster {
         Ok((cluster, proxies))
     }
 
-    async fn attempt(options: &KafkaOptions, libs: &std::path::Path) -> Result<Self, StartError> {
+    async fn attempt(options: &KafkaOptions, software: &Software) -> Result<Self, StartError> {
+        let libs = software.libs.as_path();
         let folder = RunDir::new(&options.name)?;
         let certificates = match options.tls {
             TlsMode::Off => None,
@@ -145,6 +162,7 @@ impl KafkaCluster {
                         config: folder.path().join(format!("{name}.properties")),
                         log: folder.path().join(format!("{name}.log")),
                         libs: libs.to_owned(),
+                        archive: software.archive.clone(),
                         version: options.version,
                         node: index + 1,
                         data,
@@ -162,6 +180,7 @@ impl KafkaCluster {
             options: options.clone(),
             ports,
             libs: libs.to_owned(),
+            archive: software.archive.clone(),
             certificates,
             folder,
         };

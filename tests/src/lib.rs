@@ -13,7 +13,7 @@
 //! - [`tail`]: reads a cluster live into a checker and arrivals.
 //! - [`service`], [`system`]: our controllers and workers as processes.
 //! - [`api`], [`http`]: their front doors.
-//! - [`rig`]: everything together, for end-to-end tests.
+//! - [`shared`]: what scenarios of a program share. [`rig`]: everything together, for end-to-end tests.
 //! - [`commands`]: the program as an operator runs it, `verify` first of all.
 
 pub mod api;
@@ -32,6 +32,7 @@ pub mod record;
 pub mod rig;
 pub mod service;
 pub mod settings;
+pub mod shared;
 pub mod skip;
 pub mod system;
 pub mod tail;

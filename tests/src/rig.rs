@@ -1,24 +1,16 @@
 //! Two clusters, a link between them, a steady load on five topics of eight partitions, a system
 //! that copies them, and a reader that watches the target: what end-to-end scenarios share.
 //!
-//! Starting it takes longer than most scenarios, so the tests of one program share one, one after
-//! the other. Each begins and ends with everything running and caught up; when one leaves a rig that
-//! cannot be brought there, the next gets a new one.
+//! The tests of one program share one ([`crate::shared`]).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
-    sync::LazyLock,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, ensure};
-use futures::FutureExt as _;
-use tokio::{
-    runtime::Runtime,
-    sync::Mutex,
-    time::{Instant, sleep_until},
-};
+use anyhow::{Result, ensure};
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
     api::{self, Api},
@@ -27,7 +19,7 @@ use crate::{
     kafka::{KafkaCluster, KafkaOptions},
     load::{Load, LoadOptions},
     settings,
-    skip::{Tier, skip},
+    shared::{Shared, Stage},
     system::{System, SystemOptions},
     tail::Tail,
     wait,
@@ -166,14 +158,6 @@ impl Rig {
         Ok(())
     }
 
-    /// As [`Self::settle`], after a scenario that may have failed half-way.
-    async fn recover(&mut self) -> Result<()> {
-        self.source.restart_all().await?;
-        self.target.restart_all().await?;
-        self.system.recover().await?;
-        self.settle().await
-    }
-
     /// Waits until everything that is safe now on the source's base topics is on the target, and
     /// nothing of them was reordered or altered.
     ///
@@ -268,9 +252,21 @@ impl Rig {
         let group = format!("kreplicator.{LINK}");
         self.source.committed(&group, &Self::base_lanes()).await
     }
+}
 
-    /// Shows and keeps all logs.
-    pub fn failed(&self) {
+impl Stage for Rig {
+    async fn recover(&mut self) -> Result<()> {
+        self.source.restart_all().await?;
+        self.target.restart_all().await?;
+        self.system.recover().await?;
+        self.settle().await
+    }
+
+    async fn settle(&mut self) -> Result<()> {
+        Self::settle(self).await
+    }
+
+    fn failed(&self) {
         self.source.failed();
         self.target.failed();
         self.system.failed();
@@ -299,10 +295,7 @@ pub fn tasks_of(placement: &Placement, worker: &str) -> BTreeSet<Lane> {
     own.map(|(lane, _)| lane.clone()).collect()
 }
 
-/// The runtime that owns loads, proxies and clients of the shared rig.
-static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| Runtime::new().expect("a runtime can be made"));
-static SHARED: Mutex<Option<Rig>> = Mutex::const_new(None);
+static SHARED: Shared<Rig> = Shared::new();
 
 /// Runs a scenario on the shared rig with two controllers and three workers, in the tier of
 /// end-to-end tests.
@@ -318,41 +311,7 @@ pub fn scenario(run: impl AsyncFnOnce(&mut Rig) -> Result<()>) {
 /// # Panics
 /// As [`scenario`].
 pub fn scenario_on(options: SystemOptions, run: impl AsyncFnOnce(&mut Rig) -> Result<()>) {
-    if skip(Tier::EndToEnd) {
-        return;
-    }
-    RUNTIME.block_on(async {
-        let mut shared = SHARED.lock().await;
-        let mut rig = usable(shared.take(), options).await;
-        let outcome = std::panic::AssertUnwindSafe(run(&mut rig))
-            .catch_unwind()
-            .await;
-        let outcome = match outcome {
-            Ok(Ok(())) => rig.settle().await.context("after the scenario"),
-            Ok(fault) => fault,
-            Err(panic) => {
-                rig.failed();
-                std::panic::resume_unwind(panic);
-            }
-        };
-        if let Err(fault) = outcome {
-            rig.failed();
-            *shared = Some(rig);
-            panic!("{fault:#}");
-        }
-        *shared = Some(rig);
-    });
-}
-
-/// The rig of the scenario before, if it can be brought to run, else a new one.
-async fn usable(former: Option<Rig>, options: SystemOptions) -> Rig {
-    if let Some(mut rig) = former {
-        match rig.recover().await {
-            Ok(()) => return rig,
-            Err(fault) => eprintln!("a new rig is started, since the former: {fault:#}"),
-        }
-    }
-    Rig::start(options).await.expect("a rig starts")
+    SHARED.scenario(async || Rig::start(options).await, run);
 }
 
 /// Waits until a topic of the base link is gone from the tasks.

@@ -38,6 +38,8 @@ pub(super) struct BrokerSpec {
     pub(super) config: PathBuf,
     pub(super) log: PathBuf,
     pub(super) libs: PathBuf,
+    /// Of its classes, for a quick start.
+    pub(super) archive: Option<PathBuf>,
     pub(super) version: KafkaVersion,
     /// Its number in the cluster, from 1.
     pub(super) node: usize,
@@ -90,7 +92,7 @@ impl Broker {
         let mut args = if self.spec.optimised {
             production_jvm(self.spec.heap_mebibytes)
         } else {
-            jvm(self.spec.heap_mebibytes)
+            quick_jvm(self.spec.heap_mebibytes, self.spec.archive.as_deref())
         };
         args.extend([
             "-Dorg.slf4j.simpleLogger.showDateTime=true".to_owned(),
@@ -177,6 +179,18 @@ pub(super) fn jvm(heap_mebibytes: u32) -> Vec<String> {
         "-Xshare:auto".to_owned(),
         "-Djava.awt.headless=true".to_owned(),
     ]
+}
+
+/// The same with the archive of classes.
+pub(super) fn quick_jvm(heap_mebibytes: u32, archive: Option<&Path>) -> Vec<String> {
+    let mut flags = jvm(heap_mebibytes);
+    if let Some(archive) = archive {
+        flags.push(format!("-XX:SharedArchiveFile={}", archive.display()));
+        // Of another Java or other jars it is left aside, and that is all right.
+        flags.push("-Xlog:cds=off".to_owned());
+        flags.push("-Xlog:cds+dynamic=off".to_owned());
+    }
+    flags
 }
 
 /// Flags that Kafka's own scripts start a broker with (`kafka-server-start.sh` and

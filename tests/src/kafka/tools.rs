@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::{KafkaCluster, broker::jvm, libs::class_path};
+use super::{KafkaCluster, broker::quick_jvm, libs::class_path};
 
 /// One line of `kafka-consumer-groups --describe`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl KafkaCluster {
     /// # Errors
     /// When it exits with another code than 0; shows its output.
     pub async fn tool(&self, class: &str, args: &[&str]) -> Result<String> {
-        let mut all = jvm(128);
+        let mut all = quick_jvm(128, self.archive.as_deref());
         all.push("-Dorg.slf4j.simpleLogger.defaultLogLevel=error".to_owned());
         all.extend(["-cp".to_owned(), class_path(&self.libs), class.to_owned()]);
         all.extend(["--bootstrap-server".to_owned(), self.direct()]);

@@ -3,12 +3,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::LazyLock,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
-use futures::FutureExt as _;
 use kreplicator_proto::v1;
 use kreplicator_tests::{
     api::{self, Api},
@@ -17,16 +15,12 @@ use kreplicator_tests::{
     load::{Load, LoadOptions},
     rig::{Placement, lanes},
     settings,
-    skip::{Tier, skip},
+    shared::{self, Shared},
     system::{System, SystemOptions},
     tail::Tail,
     wait,
 };
-use tokio::{
-    runtime::Runtime,
-    sync::Mutex,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 /// The link from the cluster of one broker to that of three.
 pub(crate) const LINK: &str = "one-three";
@@ -326,44 +320,23 @@ pub(crate) fn unsaid<'a>(text: &str, names: &[&'a str]) -> BTreeSet<&'a str> {
     missing.copied().collect()
 }
 
-static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| Runtime::new().expect("a runtime can be made"));
-static SHARED: Mutex<Option<Stage>> = Mutex::const_new(None);
+static SHARED: Shared<Stage> = Shared::new();
 
 /// Runs a scenario, in the tier of end-to-end tests.
 pub(crate) fn scenario(run: impl AsyncFnOnce(&mut Stage) -> Result<()>) {
-    if skip(Tier::EndToEnd) {
-        return;
-    }
-    RUNTIME.block_on(async {
-        let mut shared = SHARED.lock().await;
-        let mut stage = usable(shared.take()).await;
-        let outcome = std::panic::AssertUnwindSafe(run(&mut stage))
-            .catch_unwind()
-            .await;
-        let outcome = match outcome {
-            Ok(Ok(())) => stage.settle().await.context("after the scenario"),
-            Ok(fault) => fault,
-            Err(panic) => {
-                stage.failed();
-                std::panic::resume_unwind(panic);
-            }
-        };
-        let failure = outcome.inspect_err(|_| stage.failed()).err();
-        *shared = Some(stage);
-        if let Some(fault) = failure {
-            panic!("{fault:#}");
-        }
-    });
+    SHARED.scenario(Stage::start, run);
 }
 
-/// What the scenario before left, if it can be brought to run, else everything new.
-async fn usable(former: Option<Stage>) -> Stage {
-    if let Some(mut stage) = former {
-        match stage.recover().await {
-            Ok(()) => return stage,
-            Err(fault) => eprintln!("everything is started anew, since: {fault:#}"),
-        }
+impl shared::Stage for Stage {
+    async fn recover(&mut self) -> Result<()> {
+        Self::recover(self).await
     }
-    Stage::start().await.expect("clusters and system start")
+
+    async fn settle(&mut self) -> Result<()> {
+        Self::settle(self).await
+    }
+
+    fn failed(&self) {
+        Self::failed(self);
+    }
 }

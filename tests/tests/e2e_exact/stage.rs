@@ -43,8 +43,8 @@ pub(crate) fn chance() -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
-/// Lets the other controller lead. One worker is suspected within a minute and no more, but a leader knows
-/// only of those that it has suspected itself.
+/// Lets the other controller lead. One worker is suspected falsely within a minute and no more, but a leader
+/// knows only of those that it has suspected itself.
 pub(crate) async fn change_leader(rig: &mut Rig) -> Result<()> {
     let leader = rig.system.leader().await?;
     let controller = &mut rig.system.controllers()[leader];

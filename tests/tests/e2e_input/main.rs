@@ -4,7 +4,7 @@ mod command_line;
 mod refusals;
 mod security;
 
-use std::{fs, path::PathBuf, sync::LazyLock, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use kreplicator_proto::v1;
@@ -12,10 +12,9 @@ use kreplicator_tests::{
     api::{self, Api},
     folder::RunDir,
     kafka::{KafkaCluster, KafkaOptions, TlsMode},
-    skip::{Tier, skip},
+    shared::{Shared, Stage},
     system::{System, SystemOptions},
 };
-use tokio::{runtime::Runtime, sync::Mutex};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Secrets that must never be shown.
@@ -95,30 +94,27 @@ impl Small {
     }
 }
 
-static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| Runtime::new().expect("a runtime can be made"));
-static SHARED: Mutex<Option<Small>> = Mutex::const_new(None);
+static SHARED: Shared<Small> = Shared::new();
 
 /// Runs a scenario on the shared system.
 fn scenario(run: impl AsyncFnOnce(&mut Small) -> Result<()>) {
-    if skip(Tier::EndToEnd) {
-        return;
+    SHARED.scenario(Small::start, run);
+}
+
+impl Stage for Small {
+    const OUTLIVES_FAILURE: bool = false;
+
+    async fn recover(&mut self) -> Result<()> {
+        self.system.check()
     }
-    RUNTIME.block_on(async {
-        let mut shared = SHARED.lock().await;
-        if shared.is_none() {
-            *shared = Some(Small::start().await.expect("a system starts"));
-        }
-        let small = shared.as_mut().expect("just made");
-        let outcome = match run(small).await {
-            Ok(()) => small.system.check(),
-            fault => fault,
-        };
-        if let Err(fault) = outcome {
-            small.system.failed();
-            // The next scenario begins anew.
-            *shared = None;
-            panic!("{fault:#}");
-        }
-    });
+
+    async fn settle(&mut self) -> Result<()> {
+        self.system.check()
+    }
+
+    fn failed(&self) {
+        self.plain.failed();
+        self.secured.failed();
+        self.system.failed();
+    }
 }

@@ -23,7 +23,7 @@ const PADDING: usize = 2_000;
 const BUDGET: &str = "16MiB";
 /// What all workers together have to hold at some time while a target is away, for what is said of the
 /// budget to mean something.
-const HELD_BYTES: i64 = 12 << 20;
+const HELD_BYTES: i64 = 8 << 20;
 /// What a process needs beside the budget for records: code, clients, buffers of the allocator.
 const OVERHEAD_BYTES: u64 = 200 << 20;
 
