@@ -59,7 +59,7 @@ async fn a_load_arrives_exactly_through_kills_and_restarts_of_its_broker() {
         .expect("records flow again");
     let pause = tail.pauses([&lane], &(killed..tokio::time::Instant::now()));
     assert!(
-        pause[&lane] > Duration::from_secs(1),
+        pause[&lane] > Duration::from_millis(500),
         "a broker was away: {pause:?}"
     );
 

@@ -61,10 +61,21 @@ fn c104_every_partition_moves_again_soon_after_its_source_leader_moved() {
         }
         stage.system.wait_running(PARTITIONS * 2, SOON).await?;
         stage.check_unmoved(&before).await?;
-        let report = tail
-            .complete(&copied(load.finish(SOON).await?), SOON)
-            .await?;
-        ensure!(report.is_exact(), "{report}");
+        let produced = load.finish(SOON).await?;
+        let report = tail.complete(&copied(produced.clone()), SOON).await?;
+        // The load's own client may write a batch again, under another epoch of its producer id, when its leader
+        // dies before it has answered: the source itself tells what a copy holds.
+        let source = Tail::start(&stage.three.client_config())?;
+        source.follow(TOPIC);
+        let written = source.complete(&produced, SOON).await?;
+        let copy = stage.one.watermarks(&format!("{PREFIX}{TOPIC}")).await?;
+        ensure!(
+            copy == stage.three.watermarks(TOPIC).await?
+                && report.repeated.count == written.repeated.count
+                && report.reordered.count == written.reordered.count
+                && report.altered.count == 0,
+            "the copy: {report}; the source: {written}; {copy:?}"
+        );
         stage.unsubscribe(LINK, TOPIC).await
     });
 }
