@@ -38,6 +38,7 @@ protoc_ready() {
 }
 protoc_ready || [ -x "$tools/bin/protox" ] || need "protoc with the well-known types" protobuf-compiler libprotobuf-dev
 if [ "$want" = test ]; then
+  has openssl || need "openssl (makes the certificates of tests)" openssl
   has java || need "Java 17 or later (runs the real Kafka brokers)" default-jre-headless
   has mvn || need "Maven (brings the real Kafka brokers)" maven
   has python3 || need "Python 3 (checks the Kubernetes manifests)" python3

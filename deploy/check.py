@@ -84,6 +84,11 @@ def main(folder: pathlib.Path, versions: list[str]) -> None:
     target = scaled["scaleTargetRef"]
     check(target["name"] in by_kind[target["kind"]], "the autoscaler's target exists")
     check(scaled["minReplicas"] >= 2, "the autoscaler keeps at least two workers")
+    for autoscaler in by_kind["HorizontalPodAutoscaler"].values():
+        owned = autoscaler["spec"]["scaleTargetRef"]
+        spec = by_kind.get(owned["kind"], {}).get(owned["name"], {}).get("spec", {})
+        # An apply would put the number back that the autoscaler had changed.
+        check("replicas" not in spec, f"{owned['name']} leaves its number to its autoscaler")
 
 
 if __name__ == "__main__":

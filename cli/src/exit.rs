@@ -40,7 +40,8 @@ Exit codes:
    5  no controller reachable, or no answer in time
   10  `apply --dry-run`: there are changes to make
   11  `verify`: source and target differ
-  12  `verify`: could not compare everything, and found no difference";
+  12  `verify`: could not compare everything, and found no difference
+ 130  interrupted (Ctrl-C); a service or the demo: told to stop twice, ended at once";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
@@ -146,6 +147,11 @@ mod tests {
         assert_eq!(of(&error), Exit::NotFound);
     }
 
+    fn is_listed(code: i32) -> bool {
+        let line = format!("{code:>4}  ");
+        HELP.lines().any(|listed| listed.starts_with(&line))
+    }
+
     #[test]
     fn the_help_lists_every_code() {
         for exit in [
@@ -159,8 +165,8 @@ mod tests {
             Exit::Different,
             Exit::NotCompared,
         ] {
-            let line = format!("{:>4}  ", exit as u8);
-            assert!(HELP.lines().any(|l| l.starts_with(&line)), "{exit:?}");
+            assert!(is_listed(i32::from(exit as u8)), "{exit:?}");
         }
+        assert!(is_listed(crate::signals::EXIT_INTERRUPTED));
     }
 }

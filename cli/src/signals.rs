@@ -6,8 +6,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// Exit code of a process ended by the second signal, as a shell shows it for SIGINT.
-const EXIT_INTERRUPTED: i32 = 130;
+/// Exit code of a process ended by the second signal, as a shell shows it for SIGINT, which ends commands
+/// at once.
+pub(crate) const EXIT_INTERRUPTED: i32 = 130;
 
 /// Cancels the token at the first signal and ends the process at the second.
 ///

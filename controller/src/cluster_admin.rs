@@ -7,9 +7,11 @@ use async_trait::async_trait;
 use kreplicator_kafka::{
     admin::{Admin, ClusterMetadata, ConfigValue, NewTopic},
     error::{Class, Error},
+    renewal::Renewal,
     secrets::SecretSource,
 };
 use kreplicator_model::{ids::TopicName, spec::Cluster};
+use tokio::sync::Mutex;
 
 /// Settings of a topic by name.
 pub type TopicSettings = BTreeMap<String, ConfigValue>;
@@ -78,6 +80,14 @@ pub trait ClusterAdmin: Debug + Send + Sync + 'static {
 
     /// Asks for a topic so that the cluster makes it.
     async fn ask_for_topic(&self, topic: &TopicName, timeout: Duration) -> Result<(), AdminError>;
+
+    /// A client made anew from renewed certificates or passwords, which the cluster has let in (C127).
+    /// None: they are what this client was made from.
+    ///
+    /// # Errors
+    /// They cannot be used; this client is to be kept.
+    async fn renewed(&self, timeout: Duration)
+    -> Result<Option<Arc<dyn ClusterAdmin>>, AdminError>;
 }
 
 /// Makes the client of a cluster; never waits for the network.
@@ -104,15 +114,27 @@ impl KafkaConnector {
 impl AdminConnector for KafkaConnector {
     fn connect(&self, cluster: &Cluster) -> Result<Arc<dyn ClusterAdmin>, AdminError> {
         let admin = Admin::connect(cluster, self.0.as_ref())?;
-        Ok(Arc::new(admin))
+        let renewal = Renewal::new(cluster.clone(), Arc::clone(&self.0));
+        Ok(Arc::new(KafkaAdmin {
+            admin,
+            renewal: Arc::new(Mutex::new(renewal)),
+        }))
     }
 }
 
+/// A cluster by `kreplicator_kafka`.
+#[derive(Debug)]
+struct KafkaAdmin {
+    admin: Admin,
+    /// Goes on to the client that comes after this one.
+    renewal: Arc<Mutex<Renewal>>,
+}
+
 #[async_trait]
-impl ClusterAdmin for Admin {
+impl ClusterAdmin for KafkaAdmin {
     async fn metadata(&self, timeout: Duration) -> Result<ClusterMetadata, AdminError> {
-        let admin = self.clone().with_deadline(timeout);
-        Ok(Admin::metadata(&admin).await?)
+        let admin = self.admin.clone().with_deadline(timeout);
+        Ok(admin.metadata().await?)
     }
 
     async fn topic_settings(
@@ -120,13 +142,13 @@ impl ClusterAdmin for Admin {
         topics: &[TopicName],
         timeout: Duration,
     ) -> Result<BTreeMap<TopicName, TopicSettings>, AdminError> {
-        let admin = self.clone().with_deadline(timeout);
+        let admin = self.admin.clone().with_deadline(timeout);
         Ok(admin.topic_configs(topics).await?)
     }
 
     async fn create_topic(&self, topic: &NewTopic, timeout: Duration) -> Result<(), AdminError> {
-        let admin = self.clone().with_deadline(timeout);
-        Ok(Admin::create_topic(&admin, topic.clone(), false).await?)
+        let admin = self.admin.clone().with_deadline(timeout);
+        Ok(admin.create_topic(topic.clone(), false).await?)
     }
 
     async fn create_topics(
@@ -134,8 +156,8 @@ impl ClusterAdmin for Admin {
         topics: &[NewTopic],
         timeout: Duration,
     ) -> Vec<Result<(), AdminError>> {
-        let admin = self.clone().with_deadline(timeout);
-        match Admin::create_topics(&admin, topics, false).await {
+        let admin = self.admin.clone().with_deadline(timeout);
+        match admin.create_topics(topics, false).await {
             Ok(results) => results.into_iter().map(|result| Ok(result?)).collect(),
             Err(error) => {
                 let error = AdminError::from(error);
@@ -150,18 +172,30 @@ impl ClusterAdmin for Admin {
         total: i32,
         timeout: Duration,
     ) -> Result<(), AdminError> {
-        let admin = self.clone().with_deadline(timeout);
-        Ok(Admin::grow_topic(&admin, topic, total).await?)
+        let admin = self.admin.clone().with_deadline(timeout);
+        Ok(admin.grow_topic(topic, total).await?)
     }
 
     fn may_create_by_asking(&self) -> bool {
-        self.allows_auto_create()
+        self.admin.allows_auto_create()
     }
 
     async fn ask_for_topic(&self, topic: &TopicName, timeout: Duration) -> Result<(), AdminError> {
-        let admin = self.clone().with_deadline(timeout);
+        let admin = self.admin.clone().with_deadline(timeout);
         admin.topic_auto(topic).await?;
         Ok(())
+    }
+
+    async fn renewed(
+        &self,
+        timeout: Duration,
+    ) -> Result<Option<Arc<dyn ClusterAdmin>>, AdminError> {
+        let running = self.admin.properties();
+        let found = self.renewal.lock().await.look(running, timeout).await?;
+        Ok(found.map(|admin| {
+            let renewal = Arc::clone(&self.renewal);
+            Arc::new(Self { admin, renewal }) as Arc<dyn ClusterAdmin>
+        }))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
     time::Duration,
 };
 
@@ -19,6 +20,9 @@ pub struct Config {
     pub id: String,
     /// Where the gRPC API listens.
     pub listen_grpc: SocketAddr,
+    /// Most connections to the gRPC API at once; further ones are refused. Each worker, each other
+    /// controller and each command has one.
+    pub grpc_connections_max: usize,
     /// `host:port` at which other controllers and workers reach the gRPC API. Empty: the address
     /// listened on, or `id` with its port where that is every address of the host.
     pub advertised_address: String,
@@ -69,6 +73,7 @@ impl Default for Config {
         Self {
             id: String::new(),
             listen_grpc: SocketAddr::from(([0, 0, 0, 0], 7070)),
+            grpc_connections_max: 512,
             advertised_address: String::new(),
             listen_http: SocketAddr::from(([0, 0, 0, 0], 7072)),
             lease_ttl: Duration::from_secs(5),
@@ -87,6 +92,8 @@ impl Default for Config {
     }
 }
 
+/// Fewer would not hold a small fleet and whoever looks at it; more would not be one process's work.
+const CONNECTIONS: RangeInclusive<usize> = 16..=100_000;
 /// Shortest silence that says anything: workers are heard four times a second.
 const SUSPECT_AFTER_MIN: Duration = Duration::from_millis(500);
 
@@ -117,6 +124,17 @@ impl Config {
             fault(
                 "advertised_address",
                 format!("{:?} is not host:port", self.advertised_address),
+            );
+        }
+        if !CONNECTIONS.contains(&self.grpc_connections_max) {
+            fault(
+                "grpc_connections_max",
+                format!(
+                    "{} is out of range; give it {} to {}",
+                    self.grpc_connections_max,
+                    CONNECTIONS.start(),
+                    CONNECTIONS.end()
+                ),
             );
         }
         if self.listen_grpc == self.listen_http && self.listen_grpc.port() != 0 {
@@ -261,6 +279,7 @@ mod tests {
     #[test]
     fn every_fault_is_told_with_its_path() {
         let config = Config {
+            grpc_connections_max: 15,
             advertised_address: "nowhere".to_owned(),
             listen_http: SocketAddr::from(([0, 0, 0, 0], 7070)),
             lease_ttl: Duration::from_millis(10),
@@ -274,13 +293,14 @@ mod tests {
             paths,
             [
                 "advertised_address",
+                "grpc_connections_max",
                 "listen_http",
                 "lease_ttl",
                 "suspect_after",
                 "stuck_after"
             ]
         );
-        assert!(faults[2].message.contains("10ms"), "{:?}", faults[2]);
+        assert!(faults[3].message.contains("10ms"), "{:?}", faults[3]);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct ClusterState {
     pub kafka_cluster_id: Option<String>,
     /// When a discovery last succeeded.
     pub discovered_at: Option<UnixMillis>,
+    /// Why renewed certificates or passwords are not used; clients go on with those that they have.
+    pub renewal_fault: Option<String>,
 }
 
 /// Something wrong, since when.

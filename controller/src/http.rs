@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api::leadership::{Leadership, Standing},
     fleet::FleetState,
+    heavy::heavy,
     reports::Reports,
 };
 
@@ -84,7 +85,7 @@ async fn metrics(State(parts): State<Arc<HttpParts>>) -> Response {
     let leads = matches!(leadership.standing(), Standing::Leading(_));
     let fleet = Arc::clone(&parts.fleet.borrow());
     let reports = parts.reports.view(tokio::time::Instant::now());
-    gauges::render(&mut text, leads.then_some(&*fleet), &reports);
+    heavy(|| gauges::render(&mut text, leads.then_some(&*fleet), &reports));
     let content_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
     (content_type, text).into_response()
 }

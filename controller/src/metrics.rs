@@ -17,6 +17,8 @@ const PUBLICATIONS: &str = "kreplicator_controller_plan_publications_total";
 const CHUNKS: &str = "kreplicator_controller_assignment_writes_total";
 const WRITES: &str = "kreplicator_controller_store_transactions_total";
 const CONFLICTS: &str = "kreplicator_controller_store_conflicts_total";
+const API_CONNECTIONS: &str = "kreplicator_controller_api_connections";
+const API_REFUSED: &str = "kreplicator_controller_api_refused_connections_total";
 const DRIFT: &str = "kreplicator_controller_view_drift_total";
 
 /// Handles of the metrics that are counted often.
@@ -90,6 +92,16 @@ impl Metrics {
             Unit::Count,
             "Keys that a full read found to differ though the watch ran."
         );
+        describe_gauge!(
+            API_CONNECTIONS,
+            Unit::Count,
+            "Connections to the gRPC port."
+        );
+        describe_counter!(
+            API_REFUSED,
+            Unit::Count,
+            "Connections refused because the gRPC port was full."
+        );
         Self {
             leading: gauge!(LEADING),
             stuck: gauge!(STUCK),
@@ -110,4 +122,14 @@ impl Metrics {
     pub(crate) fn moved(&self, reason: &'static str, tasks: u64) {
         counter!(MOVES, "reason" => reason).increment(tasks);
     }
+}
+
+/// Connections to the gRPC port.
+pub(crate) fn api_connections() -> Gauge {
+    gauge!(API_CONNECTIONS)
+}
+
+/// One more was refused.
+pub(crate) fn api_connection_refused() {
+    counter!(API_REFUSED).increment(1);
 }

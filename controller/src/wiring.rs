@@ -186,6 +186,10 @@ impl Controller {
             reports: Arc::clone(&reports),
             clock: Arc::clone(&clock),
             request_retention: config.request_retention,
+            limits: api::Limits {
+                connections: config.grpc_connections_max,
+                ..api::Limits::default()
+            },
         };
         parts.spawn({
             let stop = stop_api.clone();

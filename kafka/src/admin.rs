@@ -17,7 +17,11 @@ use kreplicator_model::{
 use tokio::sync::Semaphore;
 
 use self::clients::Clients;
-use crate::{error::Error, properties::client_properties, secrets::SecretSource};
+use crate::{
+    error::Error,
+    properties::{ClientProperties, client_properties},
+    secrets::SecretSource,
+};
 
 /// What a cluster says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,14 +89,24 @@ impl Admin {
     /// # Errors
     /// Secrets or files that cannot be read; settings that the client library refuses.
     pub fn connect(cluster: &Cluster, secrets: &dyn SecretSource) -> Result<Self, Error> {
-        let properties = client_properties(cluster, secrets)?;
+        Self::from_properties(cluster, &client_properties(cluster, secrets)?)
+    }
+
+    /// The same from properties that were put together before.
+    ///
+    /// # Errors
+    /// Settings that the client library refuses.
+    pub fn from_properties(
+        cluster: &Cluster,
+        properties: &ClientProperties,
+    ) -> Result<Self, Error> {
         Ok(Self {
             cluster: cluster.id.clone(),
             expected_cluster_id: cluster.expected_cluster_id.clone(),
             auto_create: cluster.allows_auto_create(),
             deadline: DEADLINE_DEFAULT,
             permits: Arc::new(Semaphore::new(PARALLEL_CALLS_MAX)),
-            clients: Arc::new(Clients::create(&cluster.id, &properties)?),
+            clients: Arc::new(Clients::create(&cluster.id, properties)?),
         })
     }
 
@@ -101,6 +115,12 @@ impl Admin {
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
+    }
+
+    /// What its clients were made from.
+    #[must_use]
+    pub fn properties(&self) -> &ClientProperties {
+        self.clients.properties()
     }
 
     /// Whether [`Admin::topic_auto`] is allowed: the cluster's client options say so.

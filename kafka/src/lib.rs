@@ -6,9 +6,11 @@
 //! - [`error`]: errors sorted into retryable, terminal and fenced, with text for people.
 //! - [`diagnosis`]: the true cause behind a time-out.
 //! - [`admin`]: metadata, topic settings, creating and growing topics, each with a deadline.
+//! - [`renewal`]: certificates and passwords that are renewed while clients run.
 
 pub mod admin;
 pub mod diagnosis;
 pub mod error;
 pub mod properties;
+pub mod renewal;
 pub mod secrets;

@@ -1,6 +1,7 @@
 //! How a cluster's settings become properties of a librdkafka client, and which properties are ours
 //! alone: those that carry the delivery guarantees, the identity of our group, security and memory.
 
+mod files;
 mod owned;
 
 use std::{collections::BTreeMap, fmt};
@@ -10,10 +11,11 @@ use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
 
 pub use kreplicator_model::spec::ALLOW_AUTO_CREATE;
 
+use self::files::Digest;
 pub use self::owned::{OwnedOption, check_client_options, owned_options};
 use crate::{
     error::Error,
-    secrets::{SecretError, SecretSource, open_regular},
+    secrets::{SecretError, SecretSource},
 };
 
 /// Settings of the network and of names that nobody should have to choose, each set on purpose.
@@ -44,14 +46,21 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// Properties common to every client of one cluster. `Debug` hides passwords.
+///
+/// Two are equal when clients made from them are: the content of the files that they name counts, as it
+/// was when they were put together (C127).
 #[derive(Clone, PartialEq, Eq)]
-pub struct ClientProperties(BTreeMap<String, String>);
+pub struct ClientProperties {
+    values: BTreeMap<String, String>,
+    /// What the library reads by itself, by the property that names the file.
+    files: BTreeMap<&'static str, Digest>,
+}
 
 impl ClientProperties {
     /// The value of a property.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.values.get(name).map(String::as_str)
     }
 
     /// A configuration to add a client's own properties to. Of the library's log lines, warnings
@@ -59,7 +68,7 @@ impl ClientProperties {
     #[must_use]
     pub fn to_config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
-        for (name, value) in &self.0 {
+        for (name, value) in &self.values {
             config.set(name, value);
         }
         config.set_log_level(RDKafkaLogLevel::Warning);
@@ -69,7 +78,7 @@ impl ClientProperties {
 
 impl fmt::Debug for ClientProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.iter().map(|(name, value)| {
+        let shown = self.values.iter().map(|(name, value)| {
             let secret = name.contains("password") || name.ends_with(".pem");
             (name, if secret { "***" } else { value })
         });
@@ -85,9 +94,10 @@ pub fn client_properties(
     cluster: &Cluster,
     secrets: &dyn SecretSource,
 ) -> Result<ClientProperties, Error> {
-    let mut properties = BTreeMap::new();
+    let mut values = BTreeMap::new();
+    let mut files = BTreeMap::new();
     let mut set = |name: &str, value: &str| {
-        properties.insert(name.to_owned(), value.to_owned());
+        values.insert(name.to_owned(), value.to_owned());
     };
     for (name, value) in DEFAULTS {
         set(name, value);
@@ -113,7 +123,7 @@ pub fn client_properties(
         fault,
     };
     if let Some(tls) = &security.tls {
-        set_tls(cluster, tls, &mut set)?;
+        files = set_tls(cluster, tls, &mut set)?;
         if let Some(reference) = &tls.key_password {
             let password = secrets.read(reference).map_err(secret_fault)?;
             set("ssl.key.password", password.expose());
@@ -125,25 +135,31 @@ pub fn client_properties(
         let password = secrets.read(&sasl.password).map_err(secret_fault)?;
         set("sasl.password", password.expose());
     }
-    Ok(ClientProperties(properties))
+    Ok(ClientProperties { values, files })
 }
 
-fn set_tls(cluster: &Cluster, tls: &Tls, set: &mut impl FnMut(&str, &str)) -> Result<(), Error> {
-    let files = [
+fn set_tls(
+    cluster: &Cluster,
+    tls: &Tls,
+    set: &mut impl FnMut(&str, &str),
+) -> Result<BTreeMap<&'static str, Digest>, Error> {
+    let mut digests = BTreeMap::new();
+    let named = [
         ("ssl.ca.location", "tls.ca_file", &tls.ca_file),
         ("ssl.certificate.location", "tls.cert_file", &tls.cert_file),
         ("ssl.key.location", "tls.key_file", &tls.key_file),
     ];
-    for (property, field, path) in files {
+    for (property, field, path) in named {
         let Some(path) = path else { continue };
         // The library's own message about a missing file is a dump of OpenSSL's error queue, and it
         // would read a device for ever.
-        open_regular(path).map_err(|fault| Error::File {
+        let digest = Digest::of(path).map_err(|fault| Error::File {
             cluster: cluster.id.clone(),
             field,
             path: path.clone(),
             cause: fault.to_string(),
         })?;
+        digests.insert(property, digest);
         set(property, path);
     }
     set("enable.ssl.certificate.verification", "true");
@@ -153,7 +169,7 @@ fn set_tls(cluster: &Cluster, tls: &Tls, set: &mut impl FnMut(&str, &str)) -> Re
         "https"
     };
     set("ssl.endpoint.identification.algorithm", identification);
-    Ok(())
+    Ok(digests)
 }
 
 fn mechanism(sasl: &Sasl) -> &'static str {
@@ -325,13 +341,21 @@ mod tests {
             }),
             sasl: Some(login),
         });
-        for renewed in ["first", "second"] {
-            std::fs::write(&password, renewed).expect("written");
-            let made = client_properties(&cluster, &ProcessSecrets).expect("usable");
-            assert_eq!(made.get("sasl.password"), Some(renewed));
-            // By name: the client reads the file when it is made.
-            assert_eq!(made.get("ssl.ca.location"), Some(ca.as_str()));
-        }
+        let made = || client_properties(&cluster, &ProcessSecrets).expect("usable");
+        let first = made();
+        assert_eq!(first.get("sasl.password"), Some("first"));
+        assert_eq!(made(), first, "nothing was renewed");
+        std::fs::write(&password, "second").expect("written");
+        let second = made();
+        assert_eq!(second.get("sasl.password"), Some("second"));
+        assert_ne!(second, first);
+        // By name: the client reads the file when it is made.
+        std::fs::write(&ca, "other").expect("written");
+        let third = made();
+        assert_eq!(third.get("ssl.ca.location"), Some(ca.as_str()));
+        assert_ne!(third, second);
+        std::fs::write(&ca, "first").expect("written");
+        assert_eq!(made(), second, "the content counts, not the time");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What controller and worker have in common as processes, and no more.
 //!
+//! - [`accept`]: taking connections, with a limit.
 //! - [`http`]: the HTTP port for probes and metrics, with its limits.
 //! - [`human`]: durations and sizes in settings, as people write them.
 
+pub mod accept;
 pub mod http;
 pub mod human;

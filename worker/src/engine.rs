@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use kreplicator_model::{
     exact,
     ids::{Offset, OwnerEpoch, TaskId, TopicName, UnixMillis},
-    spec::{self, Cluster, Link, StartPolicy},
+    spec::{self, CheckpointSide, Cluster, Link, StartPolicy},
 };
 
 pub use kreplicator_model::target_limits::TargetLimits;
@@ -25,6 +25,17 @@ pub struct LinkContext {
     pub source: Cluster,
     /// Its target.
     pub target: Cluster,
+}
+
+impl LinkContext {
+    /// The cluster that holds the link's checkpoints.
+    #[must_use]
+    pub fn checkpoint_cluster(&self) -> &Cluster {
+        match self.link.checkpoint_on {
+            CheckpointSide::Source => &self.source,
+            CheckpointSide::Target => &self.target,
+        }
+    }
 }
 
 /// One task as assigned.

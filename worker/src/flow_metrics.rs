@@ -19,6 +19,8 @@ const GIVEN_UP: &str = "kreplicator_worker_given_up_in_flight_records_total";
 const POKES: &str = "kreplicator_worker_reader_pokes_total";
 const READERS: &str = "kreplicator_worker_reader_rebuilds_total";
 const PRODUCERS: &str = "kreplicator_worker_producer_rebuilds_total";
+const RENEWALS: &str = "kreplicator_worker_client_renewals_total";
+const RENEWAL_FAILURES: &str = "kreplicator_worker_client_renewal_failures_total";
 const COMMIT_FAILURES: &str = "kreplicator_worker_checkpoint_failures_total";
 const BUDGET_USED: &str = "kreplicator_worker_memory_budget_used_bytes";
 const BUDGET: &str = "kreplicator_worker_memory_budget_bytes";
@@ -55,6 +57,16 @@ pub fn describe() {
     );
     describe_counter!(READERS, Unit::Count, "readers replaced");
     describe_counter!(PRODUCERS, Unit::Count, "producers replaced");
+    describe_counter!(
+        RENEWALS,
+        Unit::Count,
+        "clients made anew because certificates or passwords were renewed (engine records)"
+    );
+    describe_counter!(
+        RENEWAL_FAILURES,
+        Unit::Count,
+        "looks that found renewed certificates or passwords which cannot be used (engine records)"
+    );
     describe_counter!(
         COMMIT_FAILURES,
         Unit::Count,
@@ -139,6 +151,16 @@ impl std::fmt::Debug for LinkMetrics {
 
 pub(crate) fn producer_rebuilt(cluster: &ClusterId) {
     counter!(PRODUCERS, "target" => cluster.to_string()).increment(1);
+}
+
+/// A client of the cluster was made from renewed certificates or passwords.
+pub(crate) fn client_renewed(cluster: &ClusterId) {
+    counter!(RENEWALS, "cluster" => cluster.to_string()).increment(1);
+}
+
+/// Renewed certificates or passwords of the cluster cannot be used.
+pub(crate) fn renewal_failed(cluster: &ClusterId) {
+    counter!(RENEWAL_FAILURES, "cluster" => cluster.to_string()).increment(1);
 }
 
 /// Gauges of the byte budget.

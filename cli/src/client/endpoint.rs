@@ -12,9 +12,17 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// A channel that connects when it is first used, and again whenever it must.
-    pub(crate) fn channel(&self) -> Channel {
-        self.endpoint.connect_lazy()
+    /// A channel that connects when it is first used, and again whenever it must. A call on it ends when the
+    /// other side is silent for `patience`, whether it does not take the connection or does not answer the
+    /// transport's pings on it.
+    pub(crate) fn channel(&self, patience: Duration) -> Channel {
+        let endpoint = self.endpoint.clone();
+        endpoint
+            .connect_timeout(patience)
+            .http2_keep_alive_interval(patience / 4)
+            .keep_alive_timeout(patience / 4 * 3)
+            .keep_alive_while_idle(false)
+            .connect_lazy()
     }
 }
 
@@ -44,11 +52,7 @@ impl FromStr for Target {
             return Err(format!("{given:?} has no port; {remedy}"));
         }
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
-            .map_err(|error| format!("{given:?} is no address ({error}); {remedy}"))?
-            .connect_timeout(Duration::from_secs(5))
-            .http2_keep_alive_interval(Duration::from_secs(10))
-            .keep_alive_timeout(Duration::from_secs(10))
-            .keep_alive_while_idle(false);
+            .map_err(|error| format!("{given:?} is no address ({error}); {remedy}"))?;
         Ok(Self {
             name: address.to_owned(),
             endpoint,

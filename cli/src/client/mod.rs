@@ -1,21 +1,34 @@
 //! The command line's side of the gRPC API: finds a controller that answers, keeps to one deadline
 //! and repeats what is safe to repeat.
 //!
+//! A controller that is slow is waited for; one that is silent, so that not even its transport answers, is
+//! given up in time for the next one to be tried. The one that answered is asked first the next time.
+//!
 //! Every call that changes something carries a request id made here, so repeating it after a lost
 //! answer changes nothing twice (C112).
 //!
+//! - [`answers`]: what became of a try.
 //! - [`endpoint`]: where controllers are.
 //! - [`mod@request_id`]: ids of requests.
 
+mod answers;
 mod endpoint;
 mod request_id;
 
-use std::{error::Error as _, future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use rand::Rng;
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tonic::{Code, Request, Response, Status, TimeoutExpired, transport::Channel};
+use tonic::{Code, Request, Response, Status, transport::Channel};
 
+use self::answers::{answer, cause, is_answer, is_cut_off, is_late, is_stranger, late};
 pub(crate) use self::{endpoint::Target, request_id::request_id};
 use crate::exit::Failure;
 
@@ -25,12 +38,18 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// Longest wait between rounds.
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// How long a controller may be silent at most.
+const PATIENCE_MAX: Duration = Duration::from_secs(5);
+/// Least time that a controller is given, however short the deadline is.
+const PATIENCE_MIN: Duration = Duration::from_millis(200);
 
 /// Controllers and a deadline.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     targets: Vec<(String, Channel)>,
     timeout: Duration,
+    /// The target that answered last; shared by clones.
+    answered: Arc<AtomicUsize>,
 }
 
 /// One try of a call.
@@ -56,15 +75,19 @@ enum Tried<T> {
     /// Nobody answered; another controller, or the same one later, may.
     Again(Status),
     Refused(Status),
+    /// Our own deadline passed.
+    Late,
 }
 
 impl Client {
     /// A client for these controllers, tried in order. Connects when first used.
     pub(crate) fn new(targets: &[Target], timeout: Duration) -> Self {
-        let channel = |target: &Target| (target.to_string(), target.channel());
+        let patience = patience(timeout, targets.len());
+        let channel = |target: &Target| (target.to_string(), target.channel(patience));
         Self {
             targets: targets.iter().map(channel).collect(),
             timeout,
+            answered: Arc::default(),
         }
     }
 
@@ -88,42 +111,86 @@ impl Client {
     {
         let deadline = Instant::now() + self.timeout;
         let mut backoff = BACKOFF_MIN;
+        // What each target did last, but for those that our own deadline cut short.
+        let mut done: Vec<Option<Status>> = self.targets.iter().map(|_| None).collect();
         loop {
-            let mut last = None;
-            for (name, channel) in &self.targets {
-                match try_once(channel, deadline, &attempt).await {
-                    Tried::Done(answer) => return Ok(answer),
-                    Tried::Refused(status) if is_stranger(&status) => {
-                        return Err(stranger(name, &status));
+            for number in self.in_order() {
+                match try_once(&self.targets[number].1, deadline, &attempt).await {
+                    Tried::Done(answer) => {
+                        self.answered.store(number, Ordering::Relaxed);
+                        return Ok(answer);
                     }
-                    Tried::Refused(status) => return Err(answer(&status)),
-                    Tried::Again(status) => last = Some((name, status)),
+                    Tried::Refused(status) if !is_stranger(&status) => {
+                        self.answered.store(number, Ordering::Relaxed);
+                        return Err(answer(&status));
+                    }
+                    Tried::Refused(status) | Tried::Again(status) => done[number] = Some(status),
+                    Tried::Late => {}
                 }
             }
-            let (name, status) = last.expect("there is at least one endpoint");
             let wait = backoff.mul_f64(rand::rng().random_range(0.5..1.0));
-            if Instant::now() + wait >= deadline {
-                return Err(self.unreachable(name, &status));
+            // Time does not make controllers of others.
+            let is_hopeless = done.iter().all(|did| did.as_ref().is_some_and(is_stranger));
+            if is_hopeless || Instant::now() + wait >= deadline {
+                return Err(self.unreachable(done));
             }
             sleep_until(Instant::now() + wait).await;
             backoff = (backoff * 2).min(BACKOFF_MAX);
         }
     }
 
-    fn unreachable(&self, name: &str, status: &Status) -> Failure {
+    /// Numbers of the targets: the one that answered last, then the others as they were given.
+    fn in_order(&self) -> impl Iterator<Item = usize> + use<> {
+        let first = self.answered.load(Ordering::Relaxed);
+        let others = (0..self.targets.len()).filter(move |number| *number != first);
+        std::iter::once(first).chain(others)
+    }
+
+    /// What each target did, in their order.
+    fn unreachable(&self, done: Vec<Option<Status>>) -> Failure {
+        let done = done.into_iter().map(|did| did.unwrap_or_else(late));
+        let names = self.targets.iter().map(|(name, _)| name.as_str());
+        let tries: Vec<(&str, Status)> = names.zip(done).collect();
         // The answer of a controller says more than we can; ours is for when there was none.
-        if status.source().is_none() && status.code() == Code::Unavailable {
+        if let [(_, status)] = tries.as_slice()
+            && is_answer(status)
+        {
             return answer(status);
         }
-        let tried: Vec<&str> = self.targets.iter().map(|(name, _)| name.as_str()).collect();
+        let each = tries.iter().map(|(name, status)| {
+            if is_stranger(status) {
+                format!(
+                    "{name} does not answer as a controller does ({})",
+                    cause(status)
+                )
+            } else {
+                format!("{name}: {}", cause(status))
+            }
+        });
+        let each: Vec<String> = each.collect();
+        let each = each.join("; ");
+        if tries.iter().all(|(_, status)| is_stranger(status)) {
+            return Failure::Unreachable(format!(
+                "{each}; name the gRPC port of a controller with --endpoint"
+            ));
+        }
         let timeout = humantime::format_duration(self.timeout);
+        let remedy = if tries.iter().any(|(_, status)| is_answer(status)) {
+            ""
+        } else {
+            "; start one, or name it with --endpoint"
+        };
         Failure::Unreachable(format!(
-            "no controller answered within {timeout} (tried {}): {name}: {}; start one, or name it \
-             with --endpoint",
-            tried.join(", "),
-            cause(status)
+            "no controller answered within {timeout}: {each}{remedy}"
         ))
     }
+}
+
+/// How long each of `targets` controllers may be silent, so that every one of them is tried, and one of them
+/// again, within `timeout`.
+fn patience(timeout: Duration, targets: usize) -> Duration {
+    let shares = u32::try_from(targets).unwrap_or(u32::MAX).saturating_add(1);
+    (timeout / shares).clamp(PATIENCE_MIN, PATIENCE_MAX)
 }
 
 async fn try_once<T, F, R>(channel: &Channel, deadline: Instant, attempt: &F) -> Tried<Response<T>>
@@ -136,190 +203,12 @@ where
     match timeout_at(deadline, attempt(Attempt { channel, left })).await {
         Ok(Ok(answer)) => Tried::Done(answer),
         Ok(Err(status)) if status.code() == Code::Unavailable => Tried::Again(status),
-        Ok(Err(status)) if is_late(&status) => Tried::Again(late()),
+        Ok(Err(status)) if is_late(&status) => Tried::Late,
+        Ok(Err(status)) if is_cut_off(&status) => Tried::Again(status),
         Ok(Err(status)) => Tried::Refused(status),
-        Err(_) => Tried::Again(late()),
+        Err(_) => Tried::Late,
     }
-}
-
-fn late() -> Status {
-    Status::deadline_exceeded("no answer in time")
-}
-
-/// Whether the client library itself ended the call at the request's deadline.
-fn is_late(status: &Status) -> bool {
-    let mut cause = status.source();
-    while let Some(inner) = cause {
-        if inner.is::<TimeoutExpired>() {
-            return true;
-        }
-        cause = inner.source();
-    }
-    false
-}
-
-/// Whether something answered that does not speak gRPC: its answer was made up by the client library.
-fn is_stranger(status: &Status) -> bool {
-    status.code() != Code::Unavailable
-        && (status
-            .source()
-            .is_some_and(|source| source.is::<tonic::transport::Error>())
-            || status.message().starts_with("grpc-status header missing"))
-}
-
-fn stranger(name: &str, status: &Status) -> Failure {
-    Failure::Unreachable(format!(
-        "{name} does not answer as a controller does ({}); name the gRPC port of one with --endpoint",
-        cause(status)
-    ))
-}
-
-fn answer(status: &Status) -> Failure {
-    let code = status.code();
-    let message = match status.message() {
-        "" => format!("the controller answered {code:?} without a reason"),
-        message => message.to_owned(),
-    };
-    Failure::Answer { code, message }
-}
-
-/// The innermost cause: "connection refused" rather than "transport error".
-fn cause(status: &Status) -> String {
-    let mut cause = status.source();
-    while let Some(inner) = cause.and_then(std::error::Error::source) {
-        cause = Some(inner);
-    }
-    cause.map_or_else(|| status.message().to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use super::*;
-
-    fn client(timeout: Duration) -> Client {
-        let target: Target = "127.0.0.1:1".parse().expect("an endpoint");
-        Client::new(&[target.clone(), target], timeout)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn c112_unavailable_is_repeated_until_it_is_done() {
-        let tries = AtomicUsize::new(0);
-        let answer = client(Duration::from_secs(10))
-            .call(|_| async {
-                match tries.fetch_add(1, Ordering::Relaxed) {
-                    0..5 => Err(Status::unavailable("not yet")),
-                    _ => Ok(Response::new(7)),
-                }
-            })
-            .await;
-        assert_eq!(answer.expect("done"), 7);
-        assert_eq!(tries.load(Ordering::Relaxed), 6);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn refusals_are_not_repeated() {
-        let tries = AtomicUsize::new(0);
-        let answer = client(Duration::from_secs(10))
-            .call(|_| async {
-                tries.fetch_add(1, Ordering::Relaxed);
-                Err::<Response<()>, _>(Status::not_found("link \"x\" does not exist"))
-            })
-            .await;
-        let failure = answer.expect_err("refused");
-        assert_eq!(failure.to_string(), "link \"x\" does not exist");
-        assert_eq!(tries.load(Ordering::Relaxed), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn c110_a_call_without_answer_ends_at_the_deadline() {
-        let started = Instant::now();
-        let answer = client(Duration::from_secs(3))
-            .call(|_| std::future::pending::<Result<Response<()>, Status>>())
-            .await;
-        let failure = answer.expect_err("no answer");
-        assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
-        assert!(failure.to_string().contains("--endpoint"), "{failure}");
-        assert_eq!(started.elapsed(), Duration::from_secs(3));
-    }
-
-    async fn status_of(address: std::net::SocketAddr, timeout: Duration) -> String {
-        let target: Target = address.to_string().parse().expect("an endpoint");
-        let client = Client::new(&[target], timeout);
-        let answer = client.call(|attempt| async move {
-            let mut grpc =
-                kreplicator_proto::v1::status_client::StatusClient::new(attempt.channel.clone());
-            let request = attempt.request(kreplicator_proto::v1::GetStatusRequest {});
-            grpc.get_status(request).await
-        });
-        let failure = answer.await.expect_err("no controller is there");
-        assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
-        failure.to_string()
-    }
-
-    /// Answers each connection with these bytes.
-    fn stranger_that_says(bytes: &'static [u8]) -> (std::net::SocketAddr, impl Drop) {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.set_nonblocking(true).expect("a listener");
-        let address = listener.local_addr().expect("an address");
-        let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
-        let serve = tokio::spawn(async move {
-            while let Ok((mut socket, _)) = listener.accept().await {
-                let mut request = [0; 1024];
-                if socket.read(&mut request).await.is_ok() && socket.write_all(bytes).await.is_ok()
-                {
-                    // What follows is read, so that nothing is reset before the answer was.
-                    while socket.read(&mut request).await.is_ok_and(|read| read > 0) {}
-                }
-            }
-        });
-        (address, tokio_util::task::AbortOnDropHandle::new(serve))
-    }
-
-    #[tokio::test]
-    async fn a_port_that_is_no_controllers_is_named_with_the_remedy() {
-        for says in [
-            b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(),
-            b"\x00\x00\x00\x10 something else entirely",
-        ] {
-            let (address, _serving) = stranger_that_says(says);
-            let shown = status_of(address, Duration::from_secs(5)).await;
-            assert!(shown.contains(&address.to_string()), "{shown}");
-            assert!(shown.contains("--endpoint"), "{shown}");
-        }
-    }
-
-    #[tokio::test]
-    async fn c110_a_port_that_stays_silent_is_told_apart_from_a_wrong_one() {
-        let (address, _serving) = stranger_that_says(b"");
-        let shown = status_of(address, Duration::from_millis(300)).await;
-        assert!(
-            shown.contains("no controller answered within 300ms"),
-            "{shown}"
-        );
-        assert!(shown.contains("no answer in time"), "{shown}");
-    }
-
-    #[tokio::test]
-    async fn a_closed_port_is_named_with_its_cause() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        drop(listener);
-        let target: Target = address.to_string().parse().expect("an endpoint");
-        let client = Client::new(&[target], Duration::from_millis(300));
-        let answer = client
-            .call(|attempt| async move {
-                let mut grpc = kreplicator_proto::v1::status_client::StatusClient::new(
-                    attempt.channel.clone(),
-                );
-                let request = attempt.request(kreplicator_proto::v1::GetStatusRequest {});
-                grpc.get_status(request).await
-            })
-            .await;
-        let shown = answer.expect_err("closed").to_string();
-        assert!(shown.contains(&address.to_string()), "{shown}");
-        assert!(shown.contains("refused"), "{shown}");
-    }
-}
+mod tests;

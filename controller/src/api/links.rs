@@ -86,8 +86,9 @@ impl LinksService {
         let (links, next_page_token) = page.fill(links, |link| link.id.to_string());
         let reports = self.0.reports();
         let picture = Picture::new(&fleet, &reports);
+        let links = || links.into_iter().map(|link| info(link, picture)).collect();
         Ok(v1::ListLinksResponse {
-            links: links.into_iter().map(|link| info(link, picture)).collect(),
+            links: self.0.walk(links).await,
             next_page_token,
         })
     }

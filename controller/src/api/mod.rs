@@ -4,7 +4,7 @@
 //! whole requests on to it, so no service knows about followers.
 //!
 //! - [`ports`]: what the API needs from the rest of the controller.
-//! - `server`: all services in one server, with its limits.
+//! - `server`: all services in one server, with its limits; `incoming`: the connections to it.
 //! - One file a service: `clusters`, `links`, `subscriptions` (with `subscribe`, `surplus`,
 //!   `subscription_view`, `subscription_watch`), `workers`, `status`, `apply`, `fleet`. `core` is what they share.
 //! - Writing: `loaded` (what was asked for, as read) → `draft` (a change of it, checked as a whole, in
@@ -21,6 +21,7 @@ mod draft;
 mod fields;
 mod fleet;
 mod health;
+mod incoming;
 pub(crate) mod leadership;
 mod links;
 mod loaded;
@@ -49,6 +50,7 @@ use tokio::sync::watch;
 
 use crate::{fleet::FleetState, reports::Reports};
 
+pub use self::incoming::Limits;
 pub use self::ports::{Clock, ClusterView, DiscoveryPort, SystemClock};
 pub use self::server::{Error, serve};
 
@@ -73,4 +75,6 @@ pub struct ApiParts {
     pub clock: Arc<dyn Clock>,
     /// How long an answer is kept for repeated request ids.
     pub request_retention: Duration,
+    /// What the port allows.
+    pub limits: Limits,
 }

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Picture<'a> {
     pub(crate) fleet: &'a FleetState,
-    reports: &'a View<'a>,
+    reports: &'a View,
 }
 
 /// One task as it stands.
@@ -55,7 +55,7 @@ impl<'a> Task<'a> {
 type Standing<'a> = (TaskState, Cow<'a, str>, i64);
 
 impl<'a> Picture<'a> {
-    pub(crate) fn new(fleet: &'a FleetState, reports: &'a View<'a>) -> Self {
+    pub(crate) fn new(fleet: &'a FleetState, reports: &'a View) -> Self {
         Self { fleet, reports }
     }
 

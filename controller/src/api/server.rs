@@ -12,17 +12,13 @@ use kreplicator_proto::{
 };
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
-use tonic::{
-    server::NamedService,
-    service::Routes,
-    transport::{Server, server::TcpIncoming},
-};
+use tonic::{server::NamedService, service::Routes, transport::Server};
 use tonic_health::{ServingStatus, server::HealthReporter};
 use tracing::{info, warn};
 
 use super::{
     ApiParts, apply::DesiredService, clusters::ClustersService, core::Core, fleet::FleetService,
-    leadership::Standing, links::LinksService, status::StatusService,
+    incoming::incoming, leadership::Standing, links::LinksService, status::StatusService,
     subscriptions::SubscriptionsService, workers::WorkersService,
 };
 use crate::forward::ForwardLayer;
@@ -35,9 +31,6 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const CALLS_PER_CONNECTION: usize = 256;
 /// Calls and open streams at once on one connection.
 const STREAMS_PER_CONNECTION: u32 = 1_024;
-/// Pings to clients: one that vanished is noticed within both together.
-const PING_EVERY: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long calls may go on after the shutdown began, before they are cut off.
 const DRAIN_GRACE: Duration = Duration::from_secs(3);
 /// How long the cut takes at most.
@@ -69,6 +62,7 @@ pub async fn serve(
 ) -> Result<(), Error> {
     let address = listener.local_addr().map_err(Error::Listener)?;
     let controller = parts.controller.clone();
+    let limits = parts.limits;
     // Whatever ends this call ends what it began, too.
     let streams = shutdown.child_token();
     let _streams_end = streams.clone().drop_guard();
@@ -82,13 +76,13 @@ pub async fn serve(
     let server = Server::builder()
         .concurrency_limit_per_connection(CALLS_PER_CONNECTION)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .http2_keepalive_interval(Some(PING_EVERY))
-        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        .http2_keepalive_interval(Some(limits.ping_every))
+        .http2_keepalive_timeout(Some(limits.ping_timeout))
         .http2_adaptive_window(Some(true))
         .layer(layer)
         .serve_with_incoming_shutdown(
             routes.prepare(),
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            incoming(listener, limits),
             shutdown.clone().cancelled_owned(),
         );
     tokio::pin!(server);

@@ -22,7 +22,7 @@ use super::{
     picture::{Picture, Task},
     workers,
 };
-use crate::heavy::heavy;
+use crate::reports::View;
 
 /// Most problems told.
 const PROBLEMS_MAX: usize = 50;
@@ -46,36 +46,13 @@ impl StatusService {
             Standing::Nobody => v1::Leader::default(),
         };
         let reports = core.reports();
-        let picture = Picture::new(&fleet, &reports);
-        let conditions: Vec<(&LinkId, Condition)> = loaded
-            .desired
-            .links
-            .iter()
-            .map(|(id, link)| (id, picture.link(link)))
-            .collect();
-        let mut tally = Tally::default();
-        for task in picture.tasks_after(None) {
-            tally.add(&task);
-        }
-        let states = fleet.workers.values().map(workers::state);
-        let in_state = |state| count(states.clone().filter(|is| *is == state).count());
-        let health = if fleet.ready {
-            overall(conditions.iter().map(|(_, condition)| condition))
-        } else {
-            v1::Health::Pending
-        };
-        Ok(v1::StatusResponse {
-            health: health.into(),
-            leader: leader.controller,
-            leader_address: leader.address,
-            plan_generation: fleet.generation.0,
-            tasks: Some(tally.counts),
-            workers_active: in_state(v1::WorkerState::Active),
-            workers_draining: in_state(v1::WorkerState::Draining),
-            workers_lost: in_state(v1::WorkerState::Lost),
-            problems: problems(&loaded, picture, &conditions),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        })
+        let told = core.walk(|| whole(&loaded, Picture::new(&fleet, &reports)));
+        let mut told = told.await;
+        told.leader = leader.controller;
+        told.leader_address = leader.address;
+        told.problems.extend(full_table(&reports));
+        told.problems.truncate(PROBLEMS_MAX);
+        Ok(told)
     }
 
     async fn list_tasks(
@@ -83,38 +60,96 @@ impl StatusService {
         request: v1::ListTasksRequest,
     ) -> Result<v1::ListTasksResponse, Refusal> {
         let page = Page::new(request.page_size, &request.page_token)?;
-        let wanted = match v1::TaskState::try_from(request.state) {
-            Ok(v1::TaskState::Unspecified) => None,
-            Ok(state) => Some(state),
-            Err(_) => {
-                return Err(Refusal::field(
-                    "state",
-                    format!("{} is no state of a task", request.state),
-                ));
-            }
-        };
-        let after = page.after().and_then(read_key);
+        state_wanted(&request)?;
         let loaded = self.0.desired.load().await?;
         let fleet = self.0.fleet().await;
         let reports = self.0.reports();
         let picture = Picture::new(&fleet, &reports);
-        // Once a list has begun, what it is filtered by may go.
-        if page.after().is_none() {
-            heavy(|| refuse_unknown(&request, &loaded, picture))?;
-        }
-        let matches = |filter: &str, value: &str| filter.is_empty() || filter == value;
-        let tasks = picture
-            .tasks_after(after.as_ref())
-            .filter(|task| matches(&request.link, task.id.link.as_str()))
-            .filter(|task| matches(&request.topic, task.id.topic.as_str()))
-            .filter(|task| matches(&request.worker, task.worker().map_or("", |w| w.as_str())))
-            .filter(|task| wanted.is_none_or(|wanted| task.state == wanted));
-        let (tasks, next_page_token) = page.fill(tasks, |task| key(&task.id));
-        Ok(v1::ListTasksResponse {
-            tasks: tasks.into_iter().map(info).collect(),
-            next_page_token,
-        })
+        self.0
+            .walk(|| tasks(&request, &page, &loaded, picture))
+            .await
     }
+}
+
+/// A page of the tasks asked for.
+fn tasks(
+    request: &v1::ListTasksRequest,
+    page: &Page,
+    loaded: &Loaded,
+    picture: Picture<'_>,
+) -> Result<v1::ListTasksResponse, Refusal> {
+    let wanted = state_wanted(request)?;
+    let after = page.after().and_then(read_key);
+    // Once a list has begun, what it is filtered by may go.
+    if page.after().is_none() {
+        refuse_unknown(request, loaded, picture)?;
+    }
+    let matches = |filter: &str, value: &str| filter.is_empty() || filter == value;
+    let tasks = picture
+        .tasks_after(after.as_ref())
+        .filter(|task| matches(&request.link, task.id.link.as_str()))
+        .filter(|task| matches(&request.topic, task.id.topic.as_str()))
+        .filter(|task| matches(&request.worker, task.worker().map_or("", |w| w.as_str())))
+        .filter(|task| wanted.is_none_or(|wanted| task.state == wanted));
+    let (tasks, next_page_token) = page.fill(tasks, |task| key(&task.id));
+    Ok(v1::ListTasksResponse {
+        tasks: tasks.into_iter().map(info).collect(),
+        next_page_token,
+    })
+}
+
+/// The state that tasks are to be in; None: any.
+fn state_wanted(request: &v1::ListTasksRequest) -> Result<Option<v1::TaskState>, Refusal> {
+    match v1::TaskState::try_from(request.state) {
+        Ok(v1::TaskState::Unspecified) => Ok(None),
+        Ok(state) => Ok(Some(state)),
+        Err(_) => Err(Refusal::field(
+            "state",
+            format!("{} is no state of a task", request.state),
+        )),
+    }
+}
+
+/// The state of the whole, but for who leads.
+fn whole(loaded: &Loaded, picture: Picture<'_>) -> v1::StatusResponse {
+    let fleet = picture.fleet;
+    let links = loaded.desired.links.iter();
+    let conditions: Vec<(&LinkId, Condition)> =
+        links.map(|(id, link)| (id, picture.link(link))).collect();
+    let mut tally = Tally::default();
+    for task in picture.tasks_after(None) {
+        tally.add(&task);
+    }
+    let states = fleet.workers.values().map(workers::state);
+    let in_state = |state| count(states.clone().filter(|is| *is == state).count());
+    let health = if fleet.ready {
+        overall(conditions.iter().map(|(_, condition)| condition))
+    } else {
+        v1::Health::Pending
+    };
+    v1::StatusResponse {
+        health: health.into(),
+        plan_generation: fleet.generation.0,
+        tasks: Some(tally.counts),
+        workers_active: in_state(v1::WorkerState::Active),
+        workers_draining: in_state(v1::WorkerState::Draining),
+        workers_lost: in_state(v1::WorkerState::Lost),
+        problems: problems(loaded, picture, &conditions),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..v1::StatusResponse::default()
+    }
+}
+
+/// What is wrong with what workers told: there was no room for it.
+fn full_table(reports: &View) -> Option<String> {
+    let left_out = reports.left_out();
+    (left_out > 0).then(|| {
+        format!(
+            "{left_out} reports of tasks found no room in the leader's {} MiB, so lag and faults of these \
+             tasks are unknown; run fewer tasks on this installation",
+            reports.bytes_max() >> 20
+        )
+    })
 }
 
 /// Refuses filters by things that do not exist, so that a slip of the pen does not look like an empty
@@ -177,6 +212,12 @@ fn problems(
         .iter()
         .filter(|(_, state)| state.reachable == Some(false))
         .map(|(id, state)| format!("cluster {id} is not reachable: {}", state.cause));
+    let renewals = fleet.clusters.iter().filter_map(|(id, state)| {
+        let fault = state.renewal_fault.as_ref()?;
+        Some(format!(
+            "renewed certificates or passwords of cluster {id} cannot be used, so clients keep theirs: {fault}"
+        ))
+    });
     let links = |health| {
         conditions
             .iter()
@@ -201,6 +242,7 @@ fn problems(
         .chain(links(v1::Health::Down))
         .chain(clusters)
         .chain(fleet.problems.iter().cloned())
+        .chain(renewals)
         .chain(links(v1::Health::Degraded))
         .chain(topics)
         .chain(lost)
@@ -270,5 +312,41 @@ impl StatusApi for StatusService {
         Ok(Response::new(
             Self::list_tasks(self, request.into_inner()).await?,
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::{
+        super::samples::{entry, fleet, report},
+        *,
+    };
+    use crate::reports::{Limits, Reports};
+
+    #[tokio::test]
+    async fn what_found_no_room_in_the_table_of_reports_is_told() {
+        let fleet = fleet(&["orders"]);
+        let running = |partition| entry("orders", partition, v1::TaskState::Running);
+        for (bytes_max, told) in [(512 << 20, None), (1 << 20, Some("1 reports of tasks"))] {
+            let reports = Reports::new(Limits {
+                bytes_max,
+                ..Limits::default()
+            });
+            let long = v1::TaskReport {
+                cause: "x".repeat(1 << 20),
+                ..running(1)
+            };
+            report(&reports, &fleet, vec![running(0), long]);
+            let problem = full_table(&reports.view(Instant::now()));
+            assert_eq!(problem.is_some(), told.is_some(), "{problem:?}");
+            for (problem, told) in problem.iter().zip(told) {
+                assert!(
+                    problem.starts_with(told) && problem.contains("1 MiB"),
+                    "{problem}"
+                );
+            }
+        }
     }
 }

@@ -145,27 +145,32 @@ impl Watcher {
         let reports = self.core.reports();
         let picture = Picture::new(&fleet, &reports);
         let is_wanted = |link: &LinkId| self.link.as_ref().is_none_or(|wanted| wanted == link);
-        let topics = topics_of(picture, is_wanted);
-        let mut events = Vec::new();
-        let mut now = Sent::new();
-        for (place, subscription) in &loaded.desired.subscriptions {
-            if !is_wanted(&place.0) {
-                continue;
+        let sent = &self.sent;
+        let walk = || {
+            let topics = topics_of(picture, is_wanted);
+            let mut events = Vec::new();
+            let mut now = Sent::new();
+            for (place, subscription) in &loaded.desired.subscriptions {
+                if !is_wanted(&place.0) {
+                    continue;
+                }
+                let info = info(
+                    &loaded.desired,
+                    picture,
+                    &topics,
+                    &place.1,
+                    subscription,
+                    TOPICS_LISTED_MAX,
+                );
+                let digest = digest(&info);
+                if sent.get(place) != Some(&digest) {
+                    events.push(Event::Updated(info));
+                }
+                now.insert(place.clone(), digest);
             }
-            let info = info(
-                &loaded.desired,
-                picture,
-                &topics,
-                &place.1,
-                subscription,
-                TOPICS_LISTED_MAX,
-            );
-            let digest = digest(&info);
-            if self.sent.get(place) != Some(&digest) {
-                events.push(Event::Updated(info));
-            }
-            now.insert(place.clone(), digest);
-        }
+            (events, now)
+        };
+        let (mut events, now) = self.core.walk(walk).await;
         for (link, id) in self.sent.keys() {
             if !now.contains_key(&(link.clone(), id.clone())) {
                 events.push(Event::Deleted(v1::SubscriptionRef {

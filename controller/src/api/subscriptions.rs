@@ -200,10 +200,9 @@ impl SubscriptionsService {
         let links: BTreeSet<&LinkId> = subscriptions.iter().map(|((link, _), _)| link).collect();
         let reports = self.0.reports();
         let picture = Picture::new(&fleet, &reports);
-        let topics = topics_of(picture, |link| links.contains(link));
-        let infos = subscriptions
-            .into_iter()
-            .map(|((_, id), subscription)| {
+        let infos = || {
+            let topics = topics_of(picture, |link| links.contains(link));
+            let infos = subscriptions.into_iter().map(|((_, id), subscription)| {
                 let desired = &loaded.desired;
                 info(
                     desired,
@@ -213,8 +212,10 @@ impl SubscriptionsService {
                     subscription,
                     TOPICS_LISTED_MAX,
                 )
-            })
-            .collect();
+            });
+            infos.collect()
+        };
+        let infos = self.0.walk(infos).await;
         let place = |info: &v1::SubscriptionInfo| {
             let link = info.subscription.as_ref().map_or("", |spec| &spec.link);
             format!("{link}/{}", info.id)

@@ -42,7 +42,7 @@ impl WorkersService {
             .filter(|(id, _)| page.after().is_none_or(|after| id.as_str() > after));
         let (workers, next_page_token) = page.fill(workers, |(id, _)| id.to_string());
         let reports = self.0.reports();
-        let running = running_by_worker(&fleet, &reports);
+        let running = self.0.walk(|| running_by_worker(&fleet, &reports)).await;
         Ok(v1::ListWorkersResponse {
             workers: workers
                 .into_iter()
@@ -127,10 +127,7 @@ impl WorkersService {
 }
 
 /// Tasks that each worker says it runs.
-fn running_by_worker<'a>(
-    fleet: &'a FleetState,
-    reports: &View<'_>,
-) -> BTreeMap<&'a WorkerId, usize> {
+fn running_by_worker<'a>(fleet: &'a FleetState, reports: &View) -> BTreeMap<&'a WorkerId, usize> {
     let mut running = BTreeMap::new();
     for (task, assigned) in &fleet.assigned {
         let report = reports.task(task, assigned);
@@ -141,7 +138,7 @@ fn running_by_worker<'a>(
     running
 }
 
-fn info(reports: &View<'_>, id: &WorkerId, worker: &WorkerView, running: usize) -> v1::WorkerInfo {
+fn info(reports: &View, id: &WorkerId, worker: &WorkerView, running: usize) -> v1::WorkerInfo {
     let numbers = reports.worker(id).unwrap_or_default();
     v1::WorkerInfo {
         id: id.to_string(),

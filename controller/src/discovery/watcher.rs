@@ -143,7 +143,7 @@ impl Watcher {
 
     async fn look(&self, failures: u32) -> Result<Arc<ClusterMetadata>, AdminError> {
         let cluster = &self.shared.cluster;
-        let admin = self.admin(failures)?;
+        let admin = self.renewed(self.admin(failures)?).await;
         let metadata = look(admin.as_ref(), cluster, self.settings.timeout).await?;
         Ok(Arc::new(metadata))
     }
@@ -155,13 +155,49 @@ impl Watcher {
             Some(admin) if failures == 0 || !failures.is_multiple_of(RECONNECT_AFTER) => Ok(admin),
             _ => {
                 let admin = self.connector.connect(&self.shared.cluster)?;
-                let shared = Arc::clone(&admin);
-                self.shared.latest.send_if_modified(|latest| {
-                    latest.admin = Some(shared);
-                    false
-                });
+                self.share(&admin);
                 Ok(admin)
             }
+        }
+    }
+
+    /// The client made from renewed certificates and passwords once these let it in; until then, and
+    /// whatever is wrong with them, the one there is (C127).
+    async fn renewed(&self, admin: Arc<dyn ClusterAdmin>) -> Arc<dyn ClusterAdmin> {
+        let limit = self.settings.timeout;
+        // The client has a deadline too.
+        let renewed = timeout(limit + limit / 10, admin.renewed(limit)).await;
+        let fault = match renewed {
+            Ok(Ok(None)) => None,
+            Ok(Ok(Some(renewed))) => {
+                self.share(&renewed);
+                self.note_renewal(None);
+                return renewed;
+            }
+            Ok(Err(fault)) => Some(fault.to_string()),
+            Err(_) => Some("the cluster gave no answer in time".to_owned()),
+        };
+        self.note_renewal(fault);
+        admin
+    }
+
+    /// Hands the client on to whoever asks the cluster for something.
+    fn share(&self, admin: &Arc<dyn ClusterAdmin>) {
+        self.shared.latest.send_if_modified(|latest| {
+            latest.admin = Some(Arc::clone(admin));
+            false
+        });
+    }
+
+    /// Tells why renewed files are not used, and when that is over.
+    fn note_renewal(&self, fault: Option<String>) {
+        let news = self.shared.latest.send_if_modified(|latest| {
+            let differs = latest.state.renewal_fault != fault;
+            latest.state.renewal_fault = fault;
+            differs
+        });
+        if news {
+            self.changed.notify_one();
         }
     }
 

@@ -30,7 +30,7 @@ const WORKER_STATES: [(WorkerState, &str); 3] = [
 ];
 
 /// Adds the fleet's series to `text`; none while its state is not known here.
-pub(super) fn render(text: &mut String, fleet: Option<&FleetState>, reports: &View<'_>) {
+pub(super) fn render(text: &mut String, fleet: Option<&FleetState>, reports: &View) {
     let mut page = Page(text);
     let Some(fleet) = fleet.filter(|fleet| fleet.ready) else {
         return;
@@ -52,6 +52,16 @@ pub(super) fn render(text: &mut String, fleet: Option<&FleetState>, reports: &Vi
         "kreplicator_controller_task_reports",
         "Task reports kept in memory.",
         reports.tasks_kept(),
+    );
+    page.single(
+        "kreplicator_controller_task_report_bytes",
+        "Memory that they take.",
+        reports.bytes_kept(),
+    );
+    page.single(
+        "kreplicator_controller_task_reports_left_out",
+        "Task reports that found no room; the state of these tasks is unknown.",
+        reports.left_out(),
     );
 }
 
@@ -82,7 +92,7 @@ fn clusters(page: &mut Page<'_>, fleet: &FleetState) {
     }
 }
 
-fn tasks(page: &mut Page<'_>, fleet: &FleetState, reports: &View<'_>) {
+fn tasks(page: &mut Page<'_>, fleet: &FleetState, reports: &View) {
     let picture = Picture::new(fleet, reports);
     let mut states: BTreeMap<LinkId, BTreeMap<i32, u64>> = BTreeMap::new();
     let mut lags: BTreeMap<(LinkId, TopicName), i64> = BTreeMap::new();

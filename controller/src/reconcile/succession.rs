@@ -15,11 +15,7 @@ use super::decide::Decision;
 use crate::reports::{Reports, View};
 
 /// Suspects with those of their tasks that bear a second owner.
-pub(crate) fn harmless(
-    suspects: &BTreeSet<WorkerId>,
-    reports: &View<'_>,
-    ledger: &Ledger,
-) -> Harmless {
+pub(crate) fn harmless(suspects: &BTreeSet<WorkerId>, reports: &View, ledger: &Ledger) -> Harmless {
     let suspects = suspects.iter();
     let with_tasks = suspects.map(|worker| {
         let tasks = reports.exactly_once(worker);

@@ -1,7 +1,11 @@
+use kreplicator_model::{
+    ids::{LinkId, Partition, TopicName},
+    suspicion::Heard,
+};
 use tokio::time::advance;
 
 use super::*;
-use crate::fleet::WorkerView;
+use crate::fleet::{Assigned, WorkerView};
 
 const WORKER: &str = "w1";
 
@@ -161,11 +165,94 @@ async fn c116_a_silent_worker_is_unknown_not_zero() {
     );
 }
 
+/// Memory for so many tasks, and not for one more.
+fn room_for(tasks: usize) -> usize {
+    let fleet = fleet(1);
+    let reports = Reports::new(Limits::default());
+    let full = report(WORKER, true, vec![entry(0, 7, 1)]);
+    reports.accept(Instant::now(), reports.open_stream(), full, &fleet);
+    let one = reports.view(Instant::now()).bytes_kept();
+    assert!(one > size_of::<v1::TaskReport>(), "{one}");
+    tasks * one + one / 2
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_texts_take_room_too() {
+    let fleet = fleet(2);
+    let reports = Reports::new(Limits {
+        bytes_max: room_for(2),
+        ..Limits::default()
+    });
+    let stream = reports.open_stream();
+    let long = v1::TaskReport {
+        cause: "x".repeat(room_for(1)),
+        ..entry(0, 7, 1)
+    };
+    let full = report(WORKER, true, vec![long, entry(1, 7, 1)]);
+    reports.accept(Instant::now(), stream, full, &fleet);
+    assert_eq!(reports.view(Instant::now()).left_out(), 1);
+    // What was said before is not true any more: it goes where the new word finds no room.
+    let longer = v1::TaskReport {
+        cause: "x".repeat(room_for(2)),
+        ..entry(0, 7, 2)
+    };
+    let delta = report(WORKER, false, vec![longer]);
+    reports.accept(Instant::now(), stream, delta, &fleet);
+    assert_eq!(lag(&reports, 0, &assigned(WORKER, 7)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_found_no_room_is_asked_again_once_there_is_some() {
+    let fleet = fleet(3);
+    let reports = Reports::new(Limits {
+        bytes_max: room_for(2),
+        ..Limits::default()
+    });
+    let (other, stream) = (reports.open_stream(), reports.open_stream());
+    let say = |stream, worker, full, tasks| {
+        let report = report(worker, full, tasks);
+        reports.accept(Instant::now(), stream, report, &fleet)
+    };
+    say(other, "w2", true, vec![entry(0, 7, 1)]);
+    let all = || vec![entry(1, 7, 1), entry(2, 7, 1)];
+    assert_eq!(say(stream, WORKER, true, all()), Verdict::Accepted);
+    assert_eq!(reports.view(Instant::now()).left_out(), 1);
+    advance(UNASSIGNED_KEPT).await;
+    say(other, "w2", true, Vec::new());
+    assert_eq!(say(stream, WORKER, false, Vec::new()), Verdict::WantFull);
+    assert_eq!(say(stream, WORKER, true, all()), Verdict::Accepted);
+    assert_eq!(reports.view(Instant::now()).left_out(), 0);
+    assert_eq!(lag(&reports, 2, &assigned(WORKER, 7)), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_holds_up_nobody_and_sees_one_moment() {
+    let fleet = fleet(1);
+    let reports = Reports::new(Limits::default());
+    let stream = reports.open_stream();
+    let say = |lag| {
+        let full = report(WORKER, false, vec![entry(0, 7, lag)]);
+        reports.accept(Instant::now(), stream, full, &fleet)
+    };
+    let full = report(WORKER, true, vec![entry(0, 7, 1)]);
+    reports.accept(Instant::now(), stream, full, &fleet);
+    let before = reports.view(Instant::now());
+    // On the thread that reads: it would wait for itself for ever.
+    assert_eq!(say(2), Verdict::Accepted);
+    let on_w1 = assigned(WORKER, 7);
+    let lag_of = |view: &View| {
+        view.task(&task(0), &on_w1)
+            .and_then(|task| task.lag_records)
+    };
+    assert_eq!(lag_of(&before), Some(1));
+    assert_eq!(lag_of(&reports.view(Instant::now())), Some(2));
+}
+
 #[tokio::test(start_paused = true)]
 async fn memory_is_bounded_and_swept() {
     let mut fleet = fleet(3);
     let reports = Reports::new(Limits {
-        tasks_max: 2,
+        bytes_max: room_for(2),
         ..Limits::default()
     });
     let stream = reports.open_stream();
@@ -174,6 +261,7 @@ async fn memory_is_bounded_and_swept() {
     reports.accept(Instant::now(), stream, full, &fleet);
     assert_eq!(reports.view(Instant::now()).tasks_kept(), 2);
     assert_eq!(reports.view(Instant::now()).dropped_total(), 1);
+    assert_eq!(reports.view(Instant::now()).left_out(), 1);
 
     // The first task is unsubscribed; its entry goes once the fleet has had time to catch up.
     fleet.assigned.remove(&task(0));

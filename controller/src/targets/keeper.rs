@@ -1,5 +1,7 @@
 //! The task that looks after the target topics of one link.
 
+mod entry;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join3;
@@ -11,6 +13,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use self::entry::Entry;
 use super::{
     LinkWants, Settings, States, TargetProblem, TargetState, Want,
     budget::Share,
@@ -26,8 +29,6 @@ const BATCH_MAX: usize = 64;
 /// looked for, each time after a further [`LOOKS_PART`]th of the time that has passed.
 const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const LOOKS_PART: u32 = 4;
-/// A change that does not show after this time is asked for again.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// From how many topics on it is suspicious that all are gone at once; as for sources.
 const VANISHED_FROM: usize = 3;
 /// Waits between attempts that failed.
@@ -45,25 +46,6 @@ pub(super) struct Keeper {
     entries: BTreeMap<LinkTopic, Entry>,
     /// When the target is looked at for changes that do not show yet.
     look_at: Instant,
-}
-
-/// What the keeper remembers of one topic.
-#[derive(Debug, Default)]
-struct Entry {
-    state: TargetState,
-    failures: u32,
-    /// Not acted on before.
-    retry_at: Option<Instant>,
-    /// Only news of its cluster tells what is to be done: no time does.
-    waits_for_news: bool,
-    /// When it was made or grown, until that shows.
-    unseen_since: Option<Instant>,
-    /// Settings are looked at again then; None: at once.
-    check_at: Option<Instant>,
-    /// The target has more partitions than its source: what was told of it.
-    surplus: Option<String>,
-    /// Partitions of source and target at the last look.
-    checked_with: Option<(i32, i32)>,
 }
 
 #[derive(Debug, Default)]
@@ -364,58 +346,6 @@ impl Keeper {
     }
 }
 
-impl Entry {
-    /// When something is to be done about it without any news.
-    fn wake_at(&self) -> Option<Instant> {
-        if self.waits_for_news {
-            return None;
-        }
-        self.retry_at.or(self.check_at)
-    }
-
-    /// Partitions that were asked for and do not show yet; 0 once they do, or once it is time to ask
-    /// again.
-    fn unseen_partitions(
-        &mut self,
-        want: Option<&Want>,
-        found: impl Fn(&Want) -> Option<i32>,
-        now: Instant,
-    ) -> i32 {
-        let Some((since, want)) = self.unseen_since.zip(want) else {
-            return 0;
-        };
-        let missing = want.partitions - found(want).unwrap_or_default();
-        if missing <= 0 || now.saturating_duration_since(since) >= ASKED_AGAIN_AFTER {
-            self.unseen_since = None;
-            return 0;
-        }
-        missing
-    }
-
-    /// Tells once that the target has more partitions than its source, and again when that changes.
-    fn tell_surplus(&mut self, topic: &LinkTopic, want: &Want, note: Option<&str>) {
-        if let Some(note) = note.filter(|note| self.surplus.as_deref() != Some(*note)) {
-            warn!(%topic, target_topic = %want.target_topic, note,
-                "target topic has more partitions than its source");
-        }
-        self.surplus = note.map(ToOwned::to_owned);
-    }
-
-    fn hold(&mut self, topic: &LinkTopic, partitions: i32, message: String, stops: bool) {
-        let problem = TargetProblem { message, stops };
-        if self.state.problem.as_ref() != Some(&problem) {
-            warn!(%topic, cause = problem.message, "target topic needs somebody to act");
-        }
-        self.state.partitions = Some(partitions);
-        self.state.problem = Some(problem);
-        self.state.note = None;
-        self.failures = 0;
-        self.retry_at = None;
-        // Whatever is there when it goes on is looked at anew.
-        self.check_at = None;
-    }
-}
-
 /// What is wrong when a target shows none of many topics that were there: it has more likely taken away
 /// the right to see them than that all were deleted at once.
 fn vanished(wants: &LinkWants, seen: &ClusterTopics) -> Option<TargetProblem> {
@@ -435,25 +365,4 @@ fn vanished(wants: &LinkWants, seen: &ClusterTopics) -> Option<TargetProblem> {
         ),
         stops: false,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_topic_that_waits_for_news_wakes_nobody() {
-        let past = Instant::now();
-        tokio::time::advance(Duration::from_secs(1)).await;
-        let mut entry = Entry {
-            failures: 1,
-            retry_at: Some(past),
-            check_at: Some(past),
-            waits_for_news: true,
-            ..Entry::default()
-        };
-        assert_eq!(entry.wake_at(), None);
-        entry.waits_for_news = false;
-        assert_eq!(entry.wake_at(), Some(past));
-    }
 }

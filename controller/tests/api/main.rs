@@ -3,6 +3,7 @@
 
 mod apply;
 mod clusters_and_links;
+mod connections;
 mod forwarding;
 mod http;
 mod lists;

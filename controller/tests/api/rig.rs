@@ -44,6 +44,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) struct Rig {
     pub(crate) store: Arc<FaultyStore>,
     pub(crate) discovery: Arc<FakeClusters>,
+    /// Of the controllers that are started from now on.
+    pub(crate) limits: api::Limits,
     terms: u64,
 }
 
@@ -64,6 +66,7 @@ impl Rig {
         Self {
             store: Arc::new(FaultyStore::new()),
             discovery: Arc::default(),
+            limits: api::Limits::default(),
             terms: 0,
         }
     }
@@ -98,6 +101,7 @@ impl Rig {
             reports: Arc::clone(&reports),
             clock: Arc::new(FixedClock),
             request_retention: Duration::from_secs(3_600),
+            limits: self.limits,
         };
         let task = tokio::spawn(api::serve(parts, listener, shutdown.clone()));
         Controller {

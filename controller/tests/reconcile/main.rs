@@ -3,6 +3,7 @@
 
 mod assignment;
 mod continuity;
+mod renewal;
 mod scale;
 mod support;
 mod topics;

@@ -54,6 +54,15 @@ impl Certificates {
         Ok(made)
     }
 
+    /// Makes all files anew, the authority too: what was made before is worth nothing then. Brokers take
+    /// theirs when they are restarted.
+    ///
+    /// # Errors
+    /// As [`Self::make`].
+    pub fn renew(&self) -> Result<()> {
+        Self::make(&self.folder).map(drop)
+    }
+
     /// The authority's certificate.
     #[must_use]
     pub fn ca(&self) -> PathBuf {

@@ -20,6 +20,7 @@ pub(crate) fn engine(times: Times) -> Arc<dyn Engine> {
         recommit_interval: times.recommit_interval,
         inspection_interval: times.inspection_interval,
         statistics_interval: Duration::from_secs(1),
+        renewal_interval: Duration::from_secs(1),
         retry_min: times.retry_min,
         retry_max: times.retry_max,
         ..RecordsConfig::new(WorkerId::new("worker-1").expect("legal"))

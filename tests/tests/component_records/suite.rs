@@ -2,6 +2,8 @@
 
 #[path = "suite/positions.rs"]
 pub(crate) mod positions;
+#[path = "suite/renewal.rs"]
+mod renewal;
 
 use std::{sync::Arc, time::Duration};
 
@@ -383,28 +385,30 @@ async fn c018_a_long_run_of_aborted_records_is_passed_with_progress_on_the_way()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn secured_clusters_are_copied_and_a_wrong_password_says_so() -> Result<()> {
+async fn c127_secured_clusters_are_copied_through_a_renewal_and_a_wrong_password_says_so()
+-> Result<()> {
     if skip(Tier::Component) {
         return Ok(());
     }
     let options = KafkaOptions {
-        tls: TlsMode::Server,
+        tls: TlsMode::Mutual,
         ..KafkaOptions::single("secured").user("mirror", "s3cret")
     };
-    let cluster = KafkaCluster::start(options).await?;
+    let mut cluster = KafkaCluster::start(options).await?;
     topic_pair(&cluster, "orders", 1, &[]).await?;
     fill(&cluster, "orders", 0, &[Rec::new("0"), Rec::new("1")])?;
-    let certificates = cluster.certificates().expect("TLS is on");
     let folder = tempfile::tempdir()?;
+    renewal::put_files(cluster.certificates().expect("TLS is on"), folder.path())?;
     let password = |name: &str, text: &str| -> Result<SecretRef> {
         let path = folder.path().join(name);
         std::fs::write(&path, text)?;
         Ok(SecretRef::File(path.display().to_string()))
     };
-    let security = |ca: Option<String>, mechanism, password| Security {
+    let trusting = renewal::tls(folder.path());
+    let security = |ca_file: Option<String>, mechanism, password| Security {
         tls: Some(Tls {
-            ca_file: ca,
-            ..Tls::default()
+            ca_file,
+            ..trusting.clone()
         }),
         sasl: Some(Sasl {
             mechanism,
@@ -412,7 +416,7 @@ async fn secured_clusters_are_copied_and_a_wrong_password_says_so() -> Result<()
             password,
         }),
     };
-    let ca = Some(certificates.ca().display().to_string());
+    let ca = trusting.ca_file.clone();
     let right = password("right", "s3cret\n")?;
     let wrong = password("wrong", "guess")?;
 
@@ -457,6 +461,11 @@ async fn secured_clusters_are_copied_and_a_wrong_password_says_so() -> Result<()
     );
     let admin = Admin::connect(&good.source, &ProcessSecrets)?;
     assert_eq!(admin.metadata().await?.brokers, 1);
+
+    let task = engine.start(spec("orders", 0), Arc::new(good.clone()));
+    caught_up(task.as_ref(), 2).await?;
+    renewal::c127_nothing_is_lost(&mut cluster, &good, task.as_ref(), folder.path()).await?;
+    assert_eq!(task.stop(STOP).await, Stopped::Clean);
     engine.close(PATIENCE).await;
     Ok(())
 }

@@ -57,7 +57,7 @@ async fn a_secured_cluster_is_entered_by_all_ways_and_stayed_in() -> Result<()> 
         .property("listener.name.client.oauthbearer.sasl.jaas.config", login);
     let cluster = KafkaCluster::start(options).await?;
     cluster.create_topic("orders", 1, &[]).await?;
-    let gate = Gate {
+    let mut gate = Gate {
         files: tempfile::tempdir()?,
         vault: Arc::new(Vault::default()),
         cluster,
@@ -70,8 +70,10 @@ async fn a_secured_cluster_is_entered_by_all_ways_and_stayed_in() -> Result<()> 
     let staying = tokio::spawn(stay(kept));
     every_way(&gate).await?;
     refusals(&gate).await?;
-    c127_renewed_files_are_used(&gate).await?;
-    staying.await?
+    a_file_that_cannot_be_used_is_told_and_mended(&gate).await?;
+    // Ends before the broker is restarted.
+    staying.await??;
+    c127_renewed_files_are_used(&mut gate).await
 }
 
 fn password(mechanism: SaslMechanism) -> Sasl {
@@ -202,7 +204,7 @@ async fn refusals(gate: &Gate) -> Result<()> {
     Ok(())
 }
 
-async fn c127_renewed_files_are_used(gate: &Gate) -> Result<()> {
+async fn a_file_that_cannot_be_used_is_told_and_mended(gate: &Gate) -> Result<()> {
     let client = gate.client(password(SaslMechanism::Plain), |_| ());
     let key = gate.files.path().join("client.key");
     fs::write(&key, "-----BEGIN ENCRYPTED PRIVATE KEY-----\n")?;
@@ -211,6 +213,26 @@ async fn c127_renewed_files_are_used(gate: &Gate) -> Result<()> {
     ensure!(fault.to_string().contains("tls.key_file"), "{fault}");
     ensure!(fault.to_string().contains("decrypt"), "{fault}");
     gate.put_files(gate.certificates()?)?;
+    enter(&client).await.context("with the right key")
+}
+
+/// Everything is renewed, the authority too, while the broker is restarted: the same client gets in with
+/// the new files, and nobody with the old ones.
+async fn c127_renewed_files_are_used(gate: &mut Gate) -> Result<()> {
+    let client = gate.client(password(SaslMechanism::Plain), |_| ());
+    enter(&client).await.context("with the first files")?;
+    let certificates = gate.certificates()?.clone();
+    gate.cluster.stop(0).await?;
+    certificates.renew()?;
+    gate.cluster.restart(0).await?;
+    let stale = gate.client(password(SaslMechanism::Plain), |_| ());
+    let fault = enter(&stale).await.expect_err("the authority before");
+    ensure!(matches!(fault, Error::Tls { .. }), "{fault}");
+    // The new authority is trusted, and the broker does not know the client's.
+    fs::copy(certificates.ca(), gate.file("ca.pem"))?;
+    let fault = enter(&client).await.expect_err("the certificate before");
+    ensure!(matches!(fault, Error::Tls { .. }), "{fault}");
+    gate.put_files(&certificates)?;
     enter(&client).await.context("with the new files")
 }
 

@@ -11,7 +11,7 @@ mod client;
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -43,6 +43,13 @@ pub struct KafkaCheckpoints {
     naming: Naming,
     worker: WorkerId,
     client: GroupClient,
+    made_from: ClientProperties,
+    books: Arc<Books>,
+}
+
+/// What goes on from one client to the next.
+#[derive(Debug, Default)]
+struct Books {
     /// Highest offsets saved or found by this worker.
     saved: Mutex<BTreeMap<TaskId, Offset>>,
     /// Held while a commit is under way.
@@ -68,14 +75,46 @@ impl KafkaCheckpoints {
             side: link.checkpoint_on,
             naming: link.naming.clone(),
             worker,
-            saved: Mutex::default(),
-            turn: tokio::sync::Mutex::new(()),
+            made_from: properties.clone(),
+            books: Arc::default(),
         })
+    }
+
+    /// The same checkpoints by another client. Commits of both are carried out one after the other, so
+    /// none goes back. Blocks for some milliseconds, never for the network.
+    ///
+    /// # Errors
+    /// Settings that the client library refuses.
+    pub(crate) fn renewed(
+        &self,
+        cluster: &Cluster,
+        properties: &ClientProperties,
+        fence: Arc<dyn OwnershipFence>,
+    ) -> Result<Self, ClusterError> {
+        Ok(Self {
+            client: GroupClient::create(&self.group, cluster, properties, fence)?,
+            group: self.group.clone(),
+            side: self.side,
+            naming: self.naming.clone(),
+            worker: self.worker.clone(),
+            made_from: properties.clone(),
+            books: Arc::clone(&self.books),
+        })
+    }
+
+    /// What the client was made from.
+    pub(crate) fn made_from(&self) -> &ClientProperties {
+        &self.made_from
     }
 
     /// Resolves when the client is gone after this value was dropped.
     pub(crate) fn ended(&self) -> tokio::sync::watch::Receiver<bool> {
         self.client.ended()
+    }
+
+    fn saved(&self) -> MutexGuard<'_, BTreeMap<TaskId, Offset>> {
+        let saved = &self.books.saved;
+        saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn names(&self, task: &TaskId) -> Names {
@@ -160,7 +199,7 @@ impl KafkaCheckpoints {
 
     /// What has to be written, and the list for the library.
     fn due(&self, saves: &[Save]) -> Result<(Vec<Save>, TopicPartitionList), Error> {
-        let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let saved = self.saved();
         let due: Vec<Save> = saves
             .iter()
             .filter(|save| {
@@ -185,7 +224,7 @@ impl KafkaCheckpoints {
     }
 
     fn note_saved(&self, due: &[Save], failures: &BTreeMap<TaskId, Error>) {
-        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut saved = self.saved();
         for save in due.iter().filter(|save| !failures.contains_key(&save.task)) {
             saved.insert(save.task.clone(), save.offset);
         }
@@ -278,10 +317,7 @@ impl CheckpointStore for KafkaCheckpoints {
             let answer = self.answer(task, &list);
             if let Ok(Some(committed)) = &answer {
                 // An operator's reset may lie below what this worker saved before: it holds.
-                self.saved
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .insert(task.clone(), committed.offset);
+                self.saved().insert(task.clone(), committed.offset);
             }
             loaded.insert(task.clone(), answer);
         }
@@ -294,7 +330,7 @@ impl CheckpointStore for KafkaCheckpoints {
         deadline: Duration,
     ) -> Result<BTreeMap<TaskId, Error>, Error> {
         let end = Instant::now() + deadline;
-        let Ok(_turn) = timeout_at(end, self.turn.lock()).await else {
+        let Ok(_turn) = timeout_at(end, self.books.turn.lock()).await else {
             return Err(self.fault(Code::OperationTimedOut));
         };
         let (due, list) = self.due(saves)?;
@@ -320,9 +356,6 @@ impl CheckpointStore for KafkaCheckpoints {
     }
 
     fn forget(&self, task: &TaskId) {
-        self.saved
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(task);
+        self.saved().remove(task);
     }
 }

@@ -27,6 +27,8 @@ pub struct RecordsConfig {
     pub trouble_after: Duration,
     /// Least time between two readers of a link, doubled by each that does not help. Default 60 s.
     pub reader_rebuild_interval_min: Duration,
+    /// Time between looks whether certificates or passwords were renewed. Default 10 s.
+    pub renewal_interval: Duration,
     /// Shortest wait before a faulted task tries again. Default 500 ms.
     pub retry_min: Duration,
     /// Longest wait before a faulted task tries again. Default 30 s.
@@ -55,6 +57,7 @@ impl RecordsConfig {
             stall_after: Duration::from_secs(15),
             trouble_after: Duration::from_secs(10),
             reader_rebuild_interval_min: Duration::from_secs(60),
+            renewal_interval: Duration::from_secs(10),
             retry_min: Duration::from_millis(500),
             retry_max: Duration::from_secs(30),
             steady_after: Duration::from_secs(30),

@@ -19,7 +19,9 @@ use std::{
     time::Duration,
 };
 
-use kreplicator_kafka::{diagnosis::Diagnosis, error::Error as ClusterError};
+use kreplicator_kafka::{
+    diagnosis::Diagnosis, error::Error as ClusterError, properties::ClientProperties,
+};
 use kreplicator_model::{
     ids::{LinkId, Offset, TopicName},
     spec::Cluster,
@@ -55,6 +57,7 @@ pub(super) struct Reader {
     commands: mpsc::Sender<Command>,
     /// Weak: the consumer is dropped on its own thread (C109).
     consumer: Weak<BaseConsumer<Events>>,
+    made_from: ClientProperties,
     news: Arc<News>,
     ended: watch::Receiver<bool>,
 }
@@ -106,7 +109,7 @@ impl Reader {
     pub(super) fn create(
         link: &LinkId,
         source: &Cluster,
-        properties: &kreplicator_kafka::properties::ClientProperties,
+        properties: &ClientProperties,
         memory: Reservation,
         settings: Settings,
     ) -> Result<Self, Fault> {
@@ -152,6 +155,7 @@ impl Reader {
         Ok(Self {
             commands,
             consumer: weak,
+            made_from: properties.clone(),
             news,
             ended,
         })
@@ -175,6 +179,11 @@ impl Reader {
     pub(super) fn close(&self, lane: &Lane) {
         lane.close();
         self.send(Command::Close(lane.number));
+    }
+
+    /// What its consumer was made from.
+    pub(super) fn made_from(&self) -> &ClientProperties {
+        &self.made_from
     }
 
     /// What the thread tells.

@@ -96,6 +96,7 @@ async fn core(
         reports: Arc::new(Reports::new(Limits::default())),
         clock: Arc::new(SystemClock),
         request_retention: Duration::from_secs(3_600),
+        limits: crate::api::Limits::default(),
     };
     let core = Arc::new(Core::new(parts, CancellationToken::new()));
     (core, role, fleet)

@@ -43,6 +43,17 @@ struct FakeCluster {
     /// When the last topic that was made shows.
     all_shown_at: Option<Instant>,
     unshown_max: i32,
+    files: Files,
+    /// What the client that asked last was made from.
+    asked_with: u32,
+}
+
+/// Certificates on disk.
+#[derive(Debug, Clone, Copy, Default)]
+struct Files {
+    /// Rises when they are renewed.
+    version: u32,
+    unusable: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -74,6 +85,8 @@ impl FakeKafka {
                 shown_per_second: None,
                 all_shown_at: None,
                 unshown_max: 0,
+                files: Files::default(),
+                asked_with: 0,
             });
         work(cluster)
     }
@@ -167,6 +180,19 @@ impl FakeKafka {
         self.with(host, |cluster| cluster.connects)
     }
 
+    /// Writes a cluster's certificates anew; half of them only where they are `unusable`.
+    pub(crate) fn renew_files(&self, host: &str, unusable: bool) {
+        self.with(host, |cluster| {
+            cluster.files.version += 1;
+            cluster.files.unusable = unusable;
+        });
+    }
+
+    /// How often the certificates had been renewed that the last client to ask was made from.
+    pub(crate) fn asked_with(&self, host: &str) -> u32 {
+        self.with(host, |cluster| cluster.asked_with)
+    }
+
     /// What was changed on a cluster, in order.
     pub(crate) fn log(&self, host: &str) -> Vec<String> {
         self.with(host, |cluster| cluster.log.clone())
@@ -201,27 +227,36 @@ impl AdminConnector for FakeKafka {
             .split(':')
             .next()
             .expect("host");
-        self.with(host, |cluster| cluster.connects += 1);
+        let made_from = self.with(host, |cluster| {
+            cluster.connects += 1;
+            cluster.files.version
+        });
         Ok(Arc::new(FakeAdmin {
             kafka: self.clone(),
             host: host.to_owned(),
             cluster: cluster.clone(),
+            made_from,
         }))
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct FakeAdmin {
     kafka: FakeKafka,
     host: String,
     cluster: Cluster,
+    made_from: u32,
 }
 
 impl FakeAdmin {
     /// Takes the time of a call; tells whether the cluster is a mock.
     async fn call(&self) -> Result<bool, AdminError> {
         sleep(CALL).await;
-        match self.kafka.with(&self.host, |cluster| cluster.mode) {
+        let mode = self.kafka.with(&self.host, |cluster| {
+            cluster.asked_with = self.made_from;
+            cluster.mode
+        });
+        match mode {
             Mode::Up => Ok(false),
             Mode::Mock => Ok(true),
             Mode::Down => Err(AdminError::Unavailable(format!(
@@ -357,5 +392,20 @@ impl ClusterAdmin for FakeAdmin {
             cluster.topics.entry(name.clone()).or_insert(made);
         });
         Ok(())
+    }
+    async fn renewed(
+        &self,
+        _timeout: Duration,
+    ) -> Result<Option<Arc<dyn ClusterAdmin>>, AdminError> {
+        let files = self.kafka.with(&self.host, |cluster| cluster.files);
+        if files.version == self.made_from {
+            return Ok(None);
+        }
+        if files.unusable {
+            return Err(AdminError::Refused("tls.key_file is cut short".to_owned()));
+        }
+        let mut renewed = self.clone();
+        renewed.made_from = files.version;
+        Ok(Some(Arc::new(renewed)))
     }
 }

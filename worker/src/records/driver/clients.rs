@@ -2,8 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kreplicator_kafka::{error::Error as ClusterError, properties::client_properties};
-use kreplicator_model::spec::{CheckpointSide, Cluster};
+use kreplicator_kafka::{
+    error::Error as ClusterError,
+    properties::{ClientProperties, client_properties},
+};
+use kreplicator_model::spec::Cluster;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
@@ -54,10 +57,7 @@ impl Driver {
         let reader = self.reader_maker();
         self.jobs.spawn_blocking(move || {
             let made = reader().and_then(|reader| {
-                let cluster = match context.link.checkpoint_on {
-                    CheckpointSide::Source => &context.source,
-                    CheckpointSide::Target => &context.target,
-                };
+                let cluster = context.checkpoint_cluster();
                 let fault = |error: &ClusterError| Fault::from((Kind::Checkpoint, error));
                 let properties =
                     client_properties(cluster, secrets.as_ref()).map_err(|error| fault(&error))?;
@@ -77,17 +77,13 @@ impl Driver {
     fn reader_maker(&self) -> impl FnOnce() -> Result<Reader, Fault> + Send + 'static {
         let context = Arc::clone(&self.context);
         let secrets = Arc::clone(&self.secrets);
-        let budget = Arc::clone(&self.shared.budget);
-        let settings = Settings {
-            statistics_interval: self.config.statistics_interval,
-        };
+        let make = self.reader_from_properties();
         let deadline = self.config.call_timeout;
         move || {
             let source = &context.source;
             let properties = client_properties(source, secrets.as_ref())
                 .map_err(|error| Fault::from((Kind::Source, &error)))?;
-            let link = &context.link.id;
-            let reader = Reader::create(link, source, &properties, budget.reserve(), settings)?;
+            let reader = make(&properties)?;
             match &source.expected_cluster_id {
                 Some(expected) => {
                     check_cluster_id(source, expected, &reader.questions(), deadline)?;
@@ -95,6 +91,26 @@ impl Driver {
                 }
                 None => Ok(reader),
             }
+        }
+    }
+
+    pub(super) fn reader_from_properties(
+        &self,
+    ) -> impl FnOnce(&ClientProperties) -> Result<Reader, Fault> + Send + 'static {
+        let context = Arc::clone(&self.context);
+        let budget = Arc::clone(&self.shared.budget);
+        let settings = Settings {
+            statistics_interval: self.config.statistics_interval,
+        };
+        move |properties| {
+            let link = &context.link.id;
+            Reader::create(
+                link,
+                &context.source,
+                properties,
+                budget.reserve(),
+                settings,
+            )
         }
     }
 
@@ -132,26 +148,30 @@ impl Driver {
 
     pub(super) fn reader_rebuilt(&mut self, made: Result<Reader, Fault>) {
         self.rebuilding = false;
+        match made {
+            Ok(reader) => self.take_reader(reader),
+            Err(fault) => {
+                self.reader_made_at = Instant::now();
+                info!(link = %self.context.link.id, cause = %fault, "the reader cannot be replaced yet");
+            }
+        }
+    }
+
+    /// Puts a reader in the place of the one there is; every partition goes on where it is.
+    pub(super) fn take_reader(&mut self, reader: Reader) {
         let Some(clients) = &mut self.clients else {
             return;
         };
         self.reader_made_at = Instant::now();
-        match made {
-            Ok(reader) => {
-                clients.reader = reader;
-                let open: Vec<_> = self
-                    .entries
-                    .iter()
-                    .filter(|(_, entry)| entry.is_reading())
-                    .map(|(lane, _)| *lane)
-                    .collect();
-                for lane in open {
-                    self.reopen(lane);
-                }
-            }
-            Err(fault) => {
-                info!(link = %self.context.link.id, cause = %fault, "the reader cannot be replaced yet");
-            }
+        clients.reader = reader;
+        let open: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.is_reading())
+            .map(|(lane, _)| *lane)
+            .collect();
+        for lane in open {
+            self.reopen(lane);
         }
     }
 

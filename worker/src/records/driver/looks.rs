@@ -336,6 +336,11 @@ impl Driver {
                     .or_else(|| self.looks.trouble.clone())
                     .or_else(|| self.saves.trouble())
             };
+            // Old ones that still work are no trouble; once they do not, this is why.
+            let trouble = trouble.map(|cause| match self.renewals.trouble() {
+                Some(fault) => format!("{cause}; renewed certificates or passwords: {fault}"),
+                None => cause,
+            });
             entry.lane.board.trouble(trouble.as_deref(), wall_now);
         }
     }

@@ -3,12 +3,14 @@
 //! What happens next to a task is decided by `model::task`; the driver carries the actions out and
 //! feeds back what became of them. Anything that waits runs as a job beside it, for all tasks of the
 //! link together: finding starts ([`starts`]), looking at offsets ([`looks`]), saving checkpoints
-//! ([`saves`]), making clients. At most one job of a kind is under way.
+//! ([`saves`]), making clients, also from renewed certificates ([`renewals`]). At most one job of a kind
+//! is under way.
 
 mod clients;
 mod entry;
 mod life;
 mod looks;
+mod renewals;
 mod saves;
 mod starts;
 
@@ -76,6 +78,7 @@ enum Done {
     Saves(saves::Saved),
     Killed(LaneNumber, u64),
     Sink(Result<(), Fault>),
+    Renewed(Box<renewals::Renewed>),
 }
 
 /// The driver of one link.
@@ -101,6 +104,7 @@ pub(super) struct Driver {
     finding_starts: bool,
     looks: looks::Schedule,
     saves: saves::Schedule,
+    renewals: renewals::Schedule,
     openings: u64,
     base: Instant,
     ends_when_empty: bool,
@@ -118,6 +122,7 @@ impl Driver {
         Self {
             looks: looks::Schedule::new(now),
             saves: saves::Schedule::new(now),
+            renewals: renewals::Schedule::new(now, renewals::Looks::new(&context, &secrets)),
             config,
             context,
             secrets,
@@ -335,6 +340,7 @@ impl Driver {
                 self.preparing_sink = false;
                 self.sink_fault = prepared.err();
             }
+            Done::Renewed(renewed) => self.renewed(*renewed),
         }
     }
 
@@ -342,6 +348,7 @@ impl Driver {
         self.begin_starts();
         self.begin_look();
         self.begin_saves();
+        self.begin_renewal();
     }
 
     /// Drops the clients in an orderly way.

@@ -5,7 +5,7 @@
 //! When one breaks (C027) or a task that is stuck in it must be thrown out (C046), the next generation
 //! is made; tasks move over when nothing of theirs is outstanding, and the old one is purged and
 //! dropped on its own thread. What was in a broken one counts as not delivered: tasks go back to what
-//! was acknowledged (C028).
+//! was acknowledged (C028). Renewed certificates and passwords make a next generation, too (C127).
 
 mod generation;
 mod outlet;
@@ -16,15 +16,18 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kreplicator_kafka::{
-    error::Error as ClusterError, properties::client_properties, secrets::SecretSource,
+    error::Error as ClusterError, properties::client_properties, renewal::Renewal,
+    secrets::SecretSource,
 };
 use kreplicator_model::spec::Cluster;
+use tokio::time::Instant;
 
 use self::{outlet::KafkaOutlet, pool::Pool};
 use super::{Outlet, Receipts, Sink};
 use crate::{
     engine::TaskSpec,
     fault::{Fault, Kind},
+    flow_metrics,
 };
 
 /// Settings of the producers.
@@ -55,12 +58,18 @@ impl Default for Settings {
     }
 }
 
+/// How long a producer may take to deliver what it has when certificates or passwords were renewed. One
+/// that can still reach its brokers takes milliseconds.
+const RENEWAL_GRACE: Duration = Duration::from_secs(30);
+
 /// A Kafka cluster as a sink.
 #[derive(Debug)]
 pub struct KafkaSink {
     cluster: Cluster,
     secrets: Arc<dyn SecretSource>,
     pool: Arc<Pool>,
+    /// Held by whoever looks.
+    renewal: tokio::sync::Mutex<Renewal>,
 }
 
 impl KafkaSink {
@@ -69,6 +78,7 @@ impl KafkaSink {
     pub fn new(cluster: Cluster, secrets: Arc<dyn SecretSource>, settings: Settings) -> Self {
         Self {
             pool: Arc::new(Pool::new(cluster.id.clone(), settings)),
+            renewal: Renewal::new(cluster.clone(), Arc::clone(&secrets)).into(),
             cluster,
             secrets,
         }
@@ -78,6 +88,38 @@ impl KafkaSink {
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Looks whether certificates or passwords were renewed, and has the next producer made from them once
+    /// the cluster has let a client in that was (C127). Of several who look at once one does.
+    ///
+    /// # Errors
+    /// What is there cannot be used; the producer goes on with what it has.
+    pub(crate) async fn renew(&self, deadline: Duration) -> Result<(), Fault> {
+        let Ok(mut renewal) = self.renewal.try_lock() else {
+            return Ok(());
+        };
+        // One that is yet to be made reads what is there then.
+        let Some(running) = self.pool.made_from() else {
+            return Ok(());
+        };
+        let looked = renewal.look(&running, deadline).await;
+        let looked = looked.map_err(|error| Fault::from((Kind::Target, &error)));
+        let Some(admin) = looked.inspect_err(|_| flow_metrics::renewal_failed(&self.cluster.id))?
+        else {
+            return Ok(());
+        };
+        let pool = Arc::clone(&self.pool);
+        let purge_at = Instant::now() + RENEWAL_GRACE;
+        let made = tokio::task::spawn_blocking(move || pool.renew(admin.properties(), purge_at));
+        match made.await {
+            Ok(made) => {
+                made?;
+                flow_metrics::client_renewed(&self.cluster.id);
+                Ok(())
+            }
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
     }
 
     /// Lets go of the producers; waits at most `deadline` for their threads to end.

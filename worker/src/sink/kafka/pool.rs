@@ -34,9 +34,12 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct State {
     current: Option<Arc<Generation>>,
+    /// What `current` was made from.
+    made_from: Option<ClientProperties>,
     /// Those before, while their threads run.
     old: Vec<Weak<Generation>>,
-    config: Option<ClientConfig>,
+    /// What the next producer is made from.
+    properties: Option<ClientProperties>,
     number: u64,
     made_at: Option<Instant>,
     /// Producers in a row that did not live long.
@@ -84,8 +87,36 @@ impl Pool {
     /// Makes a producer when there is none that takes records. Blocks for some milliseconds.
     pub(super) fn prepare(&self, properties: &ClientProperties) -> Result<(), Fault> {
         let mut state = self.lock();
-        state.config = Some(self.config(properties));
+        state.properties = Some(properties.clone());
         self.replace(&mut state)
+    }
+
+    /// What the producer that takes records was made from; None: there is none.
+    pub(super) fn made_from(&self) -> Option<ClientProperties> {
+        let state = self.lock();
+        let current = state.current.as_ref();
+        let is_live = current.is_some_and(|current| current.is_live());
+        state.made_from.clone().filter(|_| is_live)
+    }
+
+    /// Makes the next producer from these properties beside the one there is: outlets move over when
+    /// nothing of theirs is outstanding. What the old one has not delivered by `purge_at` is thrown out.
+    /// Blocks for some milliseconds.
+    pub(super) fn renew(
+        &self,
+        properties: &ClientProperties,
+        purge_at: Instant,
+    ) -> Result<(), Fault> {
+        let mut state = self.lock();
+        state.properties = Some(properties.clone());
+        let before = state.current.clone().filter(|before| before.is_live());
+        let Some(before) = before else {
+            // It was taken out of use meanwhile; whoever needs the next one makes it.
+            return Ok(());
+        };
+        self.make(&mut state, Instant::now())?;
+        before.retire(purge_at);
+        Ok(())
     }
 
     /// Takes `generation` out of use and makes the next one, if that is due: outlets that are not
@@ -148,9 +179,6 @@ impl Pool {
         {
             return Ok(());
         }
-        let Some(config) = state.config.clone() else {
-            return Err(Fault::new(Kind::Target, "no producer was ever made"));
-        };
         let now = Instant::now();
         if let Some(made_at) = state.made_at {
             let wait = self.backoff.delay(state.short_lived, 1.0);
@@ -172,6 +200,15 @@ impl Pool {
                 0
             };
         }
+        self.make(state, now)
+    }
+
+    /// Makes a producer and puts it in the place of the one before.
+    fn make(&self, state: &mut State, now: Instant) -> Result<(), Fault> {
+        let Some(properties) = state.properties.clone() else {
+            return Err(Fault::new(Kind::Target, "no producer was ever made"));
+        };
+        let config = self.config(&properties);
         state.number += 1;
         let generation =
             Generation::create(state.number, &self.cluster, &config, self.diagnosis.clone())
@@ -181,6 +218,7 @@ impl Pool {
             info!(cluster = %self.cluster, generation = state.number, "new producer");
         }
         state.made_at = Some(now);
+        state.made_from = Some(properties);
         state.old.retain(|old| old.strong_count() > 0);
         if let Some(before) = state.current.replace(generation) {
             state.old.push(Arc::downgrade(&before));
