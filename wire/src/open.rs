@@ -8,13 +8,13 @@ use tokio::{
     net::{TcpStream, lookup_host},
     time::{Instant, timeout, timeout_at},
 };
-use tokio_util::task::TaskTracker;
 
 use crate::{
     connection::{Connection, Stream},
     error::Error,
     sasl,
     settings::{Settings, SharedSecrets},
+    tasks::Tasks,
     tls, versions,
 };
 
@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct Profile {
     pub(crate) settings: Arc<Settings>,
     pub(crate) secrets: SharedSecrets,
-    pub(crate) tracker: TaskTracker,
+    pub(crate) tasks: Arc<dyn Tasks>,
 }
 
 /// Opens a connection to `address` (`host:port`), ready for requests.
@@ -82,7 +82,7 @@ impl Start<'_> {
             Arc::clone(self.broker),
             &self.profile.settings.client_id,
             self.profile.settings.limits,
-            &self.profile.tracker,
+            &*self.profile.tasks,
         )
     }
 }

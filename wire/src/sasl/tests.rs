@@ -84,7 +84,7 @@ async fn a_secret_that_does_not_come_holds_no_request_and_ends_the_connection() 
             is_asked_again: Arc::clone(&is_asked_again),
             over: Mutex::new((false, ends)),
         }),
-        tracker: TaskTracker::new(),
+        tasks: Arc::new(TaskTracker::new()),
     };
     let soon = || Instant::now() + Duration::from_secs(20);
     let connection = open::open(&profile, &broker.address(), soon()).await;

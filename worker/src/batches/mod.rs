@@ -160,7 +160,7 @@ impl BatchEngine {
         {
             return client.clone();
         }
-        let client = ends::client(cluster, &self.secrets, self.spawner.tracker());
+        let client = ends::client(cluster, &self.secrets, &self.spawner);
         let kept = (cluster.clone(), client.clone());
         state.clients.insert(cluster.id.clone(), kept);
         client
