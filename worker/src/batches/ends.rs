@@ -41,16 +41,20 @@ impl Secrets for Adapter {
     }
 }
 
-/// A client of a cluster, whose connections are part of the data path.
+/// A client of a cluster, whose connections are part of the data path. `silence_max`: for how long a machine of
+/// it may be silent.
 pub(super) fn client(
     cluster: &Cluster,
     secrets: &Arc<dyn SecretSource>,
+    silence_max: Duration,
     spawner: &Spawner,
 ) -> ClusterClient {
     let client_id = cluster.client_options.get("client.id");
     let client_id = client_id.map_or("kreplicator", String::as_str);
+    let mut settings = Settings::of(cluster, client_id);
+    settings.limits.silence_max = silence_max;
     ClusterClient::new(
-        Settings::of(cluster, client_id),
+        settings,
         Arc::new(Adapter(Arc::clone(secrets))),
         spawner.clone(),
     )

@@ -530,7 +530,8 @@ impl Fetcher {
     /// now.
     fn trouble(&mut self, fault: &Error, took: Duration) {
         debug!(broker = self.broker.0, %fault, "cannot fetch");
-        let is_long = self.failures > 0 || took >= PATIENCE;
+        let is_vanished = matches!(fault, Error::Silent { .. });
+        let is_long = self.failures > 0 || took >= PATIENCE || is_vanished;
         let is_final = fault.class() == Class::Terminal;
         let lanes = self.lanes.values();
         let lanes: Vec<_> = lanes

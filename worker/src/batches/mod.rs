@@ -160,7 +160,12 @@ impl BatchEngine {
         {
             return client.clone();
         }
-        let client = ends::client(cluster, &self.secrets, &self.spawner);
+        let client = ends::client(
+            cluster,
+            &self.secrets,
+            self.config.silence_max,
+            &self.spawner,
+        );
         let kept = (cluster.clone(), client.clone());
         state.clients.insert(cluster.id.clone(), kept);
         client
