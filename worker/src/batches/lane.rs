@@ -74,6 +74,9 @@ pub(super) enum Event {
     FindTarget,
     /// Nothing is outstanding any more; told after [`Lane::drain`].
     Settled,
+    /// What is outstanding will not be delivered by this owner: the target lacks what is not read again; told
+    /// after [`Lane::drain`].
+    Unsettled,
 }
 
 /// What lanes of one link share.
@@ -231,7 +234,7 @@ impl Lane {
     }
 
     /// Stops to flow: what is outstanding is forgotten. Gives the number of records that may still
-    /// arrive.
+    /// arrive, or were there and are lost.
     pub(super) fn close(&self) -> u64 {
         let mut state = self.lock();
         state.run += 1;
@@ -241,7 +244,8 @@ impl Lane {
         if let Some(fetcher) = &flow.fetcher {
             fetcher.stop(&self.source);
         }
-        flow.held.iter().map(|held| u64::from(held.records)).sum()
+        let held: u64 = flow.held.iter().map(|held| u64::from(held.records)).sum();
+        held + flow.lost_records
     }
 
     /// Reads nothing more and sends only what the sender holds. True: nothing is outstanding; else

@@ -322,6 +322,7 @@ impl Life {
                     | Event::Cut
                     | Event::NewLine(_)
                     | Event::Overtaken
+                    | Event::Unsettled
                     | Event::Stopped(_),
                 )) => break,
                 Ok(None) | Err(_) => break,
@@ -388,7 +389,7 @@ async fn act(lane: &Arc<Lane>, tools: &Tools, event: Event) -> Option<End> {
         Event::Stopped(SenderStop::Terminal(_)) => None,
         Event::Failed(fault) => Some(End::Fault(fault)),
         Event::OutOfRange => out_of_range(lane, starter).await,
-        Event::Settled => None,
+        Event::Settled | Event::Unsettled => None,
     }
 }
 

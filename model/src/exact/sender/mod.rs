@@ -267,6 +267,8 @@ pub struct Sender {
     is_doubtful: bool,
     /// The tail was read for skipped batches that nothing follows.
     is_confirming: bool,
+    /// Of what was pushed, the target lacked something when it was asked last.
+    is_lacking: bool,
     /// A batch may be missing before one that is there: what the target remembers does not tell.
     is_doubting_log: bool,
     polled: Duration,
@@ -310,6 +312,7 @@ impl Sender {
             is_alone: start.first_alone,
             is_doubtful: false,
             is_confirming: false,
+            is_lacking: false,
             is_doubting_log: false,
             polled: now.mono,
             heard: now.mono,
@@ -440,6 +443,14 @@ impl Sender {
         let unpolled = now.mono.saturating_sub(self.polled);
         let was_frozen = self.is_doubtful || unpolled > self.settings.quiet_max;
         self.flow == Flow::Flowing && !was_frozen
+    }
+
+    /// Whether the target lacked something of what was pushed when it was asked last: of what is held, or of
+    /// what it had acknowledged. With [`Action::Reread`] it tells whether anything is to be sent once more, or
+    /// another owner has delivered it all.
+    #[must_use]
+    pub fn target_lacks(&self) -> bool {
+        self.is_lacking
     }
 
     /// What was repeated or healed.

@@ -77,6 +77,8 @@ pub(super) struct Flow {
     pub(super) fault_ahead: Option<Fault>,
     /// The source has lost what lies between the position and this offset.
     pub(super) source_lost: Option<Offset>,
+    /// Records that the target had acknowledged and has lost, found out when nothing is read any more.
+    pub(super) lost_records: u64,
     /// How often another owner was found to be ahead, as far as it was dealt with.
     pub(super) overtaken: u64,
 }
@@ -141,6 +143,7 @@ impl Flow {
             failed: false,
             fault_ahead: None,
             source_lost: None,
+            lost_records: 0,
             overtaken: 0,
         }
     }

@@ -101,11 +101,9 @@ impl Lane {
                     flow.failed = true;
                     self.tell(Event::Overtaken);
                 }
-                // Another owner has delivered what is on its way, or more; where that ends is told by what
-                // follows, and who drains reads nothing more.
+                // Who drains reads nothing more.
                 Some(exact::Action::Reread { .. }) if flow.draining => {
-                    flow.failed = true;
-                    self.tell(Event::Settled);
+                    return self.end_drain(state);
                 }
                 Some(exact::Action::Reread { from }) => {
                     if let Some(fetcher) = flow.fetcher.take() {
@@ -135,6 +133,25 @@ impl Lane {
             }
         }
         self.settle(state);
+    }
+
+    /// Ends a drain that would have to read again: another owner has delivered what is on its way, or more,
+    /// and where that ends is told by what follows; or the target lacks some of it.
+    fn end_drain(&self, state: &mut State) {
+        let Some(flow) = state.flow.as_mut() else {
+            return;
+        };
+        flow.failed = true;
+        if !flow.sender.target_lacks() {
+            return self.tell(Event::Settled);
+        }
+        let told = state.checkpoint.map(|checkpoint| checkpoint.place.count);
+        let checkpoint = flow.sender.checkpoint();
+        let lost = told.and_then(|told| told.since(checkpoint.place.count));
+        flow.lost_records = lost.unwrap_or(0);
+        // What is saved last claims nothing that is lost.
+        state.checkpoint = Some(checkpoint);
+        self.tell(Event::Unsettled);
     }
 
     /// Whether another owner was found to be ahead since this was asked last, while it is not known whose
