@@ -8,7 +8,7 @@ use kreplicator_model::{
     ids::Offset,
     task::FaultKind,
 };
-use kreplicator_wire::topic::Leader;
+use kreplicator_wire::{cluster::ClusterClient, topic::Leader};
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep, sleep_until, timeout_at},
@@ -363,11 +363,16 @@ async fn act(lane: &Arc<Lane>, tools: &Tools, event: Event) -> Option<End> {
             None
         }
         Event::FindTarget => {
-            let leader = find_target(lane, starter).await;
-            match leader {
-                Ok(leader) => {
+            let found = find_target(lane, &starter.target.client).await;
+            match found {
+                Ok(Some(leader)) => {
                     lane.set_outlet(outlets.to(leader.broker));
                     None
+                }
+                Ok(None) => {
+                    warn!(task = %lane.spec.id, epoch = %lane.spec.epoch,
+                        "the target topic was made anew; what it has to say is asked for from the beginning");
+                    Some(End::Again)
                 }
                 Err(fault) => Some(End::Fault(fault)),
             }
@@ -436,12 +441,20 @@ where
     }
 }
 
-async fn find_target(lane: &Arc<Lane>, starter: &Starter) -> Result<Leader, Fault> {
+/// The leader of the target partition; None: the topic is not the one that the flow was opened for.
+async fn find_target(lane: &Lane, client: &ClusterClient) -> Result<Option<Leader>, Fault> {
     loop {
         let deadline = Instant::now() + LEADER_TIME;
-        let client = &starter.target.client;
-        match client.leader(&lane.target, deadline).await {
-            Ok(leader) => return Ok(leader),
+        let at = &lane.target;
+        let found = match client.leader(at, deadline).await {
+            Ok(leader) => client
+                .topic(&at.topic, deadline)
+                .await
+                .map(|topic| (leader, topic.id)),
+            Err(fault) => Err(fault),
+        };
+        match found {
+            Ok((leader, id)) => return Ok(lane.writes_topic(id).then_some(leader)),
             Err(fault) if fault.is_retryable() => {
                 lane.trouble(Side::Target, Some(&fault.to_string()));
                 sleep(AGAIN_AFTER).await;
