@@ -36,6 +36,8 @@ pub struct BatchConfig {
     /// whichever is more: partitions that are not acknowledged by then hold up the others for so long once, and are
     /// sent apart from them. Default 1 s.
     pub slow_after: Duration,
+    /// Batches that are opened and written anew at a time, each on a thread of its own. Default 2.
+    pub rewrites_max: usize,
     /// How careful senders are.
     pub sender: exact::Settings,
 }
@@ -58,6 +60,7 @@ impl BatchConfig {
             scan_timeout: Duration::from_secs(60),
             replica_patience: Duration::from_secs(10),
             slow_after: Duration::from_secs(1),
+            rewrites_max: 2,
             sender: exact::Settings {
                 in_flight_max: 5,
                 // Ticks come each half second.

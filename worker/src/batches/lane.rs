@@ -2,10 +2,13 @@
 //! between them.
 //!
 //! Everything here is quick and happens under the lane's lock, called by whoever has news; nothing
-//! waits. What takes time (asking the target, finding a leader, writing a line) is told to the
-//! task's life as an [`Event`].
+//! waits. What takes time is for others: asking the target, finding a leader and writing a line is told to the
+//! task's life as an [`Event`], and a batch that has to be opened is a job of the rewriter.
 //!
 //! ```text
+//!             rewriter
+//!              ▲   │
+//!              │   ▼
 //!  fetcher ─► intake ─► line of ready batches ─► sender (at most five) ─► outlet ─► answer
 //!     ▲                                                                            │
 //!     └────────────── room: the task's share of the byte budget ◄──────────────────┘
@@ -15,6 +18,7 @@ mod flow;
 mod pump;
 mod reading;
 mod told;
+mod unread;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +38,7 @@ use super::{
     mailbox,
     metrics::BatchMetrics,
     outlet::OutletHandle,
+    rewriter::Rewriter,
 };
 use crate::{
     board::Board,
@@ -45,7 +50,7 @@ use crate::{
     flow_metrics::{LatencySamples, LinkMetrics},
     news::News,
 };
-use flow::Flow;
+use flow::{Backlog, Flow};
 
 /// What a lane tells its task's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +95,7 @@ pub(super) struct Shared {
     /// Start of the monotonic clock that senders are told.
     pub(super) base: Instant,
     pub(super) news: News,
+    pub(super) rewriter: Rewriter,
 }
 
 impl Shared {
@@ -259,7 +265,7 @@ impl Lane {
         if let Some(fetcher) = flow.fetcher.take() {
             fetcher.stop(&self.source);
         }
-        flow.backlog = None;
+        flow.forget_unread();
         flow.fault_ahead = None;
         flow.clear_line();
         if flow.at_outlet == 0 {
@@ -306,7 +312,7 @@ impl Lane {
             return flow.next();
         }
         flow.adapt(fetched.records.len());
-        flow.backlog = Some((fetched, occupied));
+        flow.backlog = Some(Backlog::new(fetched, occupied));
         self.take_backlog(&mut state);
         self.pump(&mut state);
         state.flow.as_ref().map_or(Next::Gone, Flow::next)

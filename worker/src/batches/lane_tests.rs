@@ -19,6 +19,8 @@ mod counting;
 mod memory;
 #[path = "lane_tests/random.rs"]
 mod random;
+#[path = "lane_tests/rewriting.rs"]
+mod rewriting;
 #[path = "lane_tests/source.rs"]
 mod source;
 

@@ -172,6 +172,26 @@ impl Made {
     }
 }
 
+/// One record of so many bytes, which hardly take any while it is compressed.
+pub(super) fn inflating(base: i64, plain_bytes: usize, time: TimestampType) -> Batch {
+    let mut builder = BatchBuilder::new(Settings {
+        attributes: Attributes::new(Compression::Zstd, time),
+        append_time: BASE_TIME,
+        base_offset: base,
+        ..Settings::new(Compression::Zstd, PLENTY)
+    });
+    let value = [format!("{base}:").into_bytes(), vec![0; plain_bytes]].concat();
+    let record = Record {
+        offset: base,
+        timestamp: BASE_TIME,
+        key: None,
+        value: Some(&value),
+        headers: Headers::EMPTY,
+    };
+    assert_eq!(builder.push(&record).expect("legal"), Push::Added);
+    builder.finish().expect("legal").expect("not empty")
+}
+
 /// The timestamp of the record at a source offset.
 pub(super) fn time_of(offset: i64) -> i64 {
     BASE_TIME + offset
