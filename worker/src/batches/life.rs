@@ -491,8 +491,13 @@ async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> Option<End> {
 
 #[cfg(test)]
 mod tests {
+    use kreplicator_model::exact::DeliveryMode;
+
     use super::*;
-    use crate::batches::testkit::{Rig, RigMade};
+    use crate::batches::{
+        testkit::{self, Rig, RigMade},
+        tests::{context, engine_behind, spec},
+    };
 
     fn fault() -> Fault {
         Fault::new(Kind::Target, "the user lacks the permission DESCRIBE")
@@ -510,6 +515,40 @@ mod tests {
         assert!(silence.is_err(), "it never ends by itself");
         assert!((12..=30).contains(&asked), "{asked} questions in a minute");
         assert_eq!(rig.lane.status().cause, fault().cause);
+    }
+
+    /// How a task ends that has nothing on its way, beside a group that cannot be reached.
+    async fn end_of(is_watched: bool) -> Stopped {
+        let engine = engine_behind(Arc::default());
+        let (tools, shared) = {
+            let mut state = engine.lock();
+            let running = engine.link(&mut state, &context("client"));
+            (Arc::clone(&running.tools), Arc::clone(&running.shared))
+        };
+        let (sender, events) = mailbox::mailbox();
+        let (_stops, stops) = mailbox::mailbox();
+        let lane = Lane::new(1, spec(0), shared, sender);
+        testkit::open(&lane, Offset(7), DeliveryMode::ExactlyOnce, false);
+        if is_watched {
+            tools.commits.watch(&lane);
+        }
+        let life = Life::new(Parts {
+            lane,
+            events,
+            stops,
+            tools,
+            cancel: CancellationToken::new(),
+        });
+        let (reply, stopped) = oneshot::channel();
+        let deadline = Duration::from_secs(1);
+        life.stop(Stop { deadline, reply }).await;
+        stopped.await.expect("told")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_whose_last_checkpoint_is_not_saved_does_not_end_clean() {
+        assert_eq!(end_of(true).await, Stopped::Unsaved);
+        assert_eq!(end_of(false).await, Stopped::Clean, "there was none");
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use kreplicator_batch::{
 };
 
 pub(super) use broker::FakeBroker;
-pub(super) use rig::{BASE_TIME, Made as RigMade, PRODUCER, Rig, Shutter};
+pub(super) use rig::{BASE_TIME, Made as RigMade, PRODUCER, Rig, Shutter, open};
 
 /// More than any test writes.
 pub(super) const PLENTY: usize = 1 << 24;

@@ -98,6 +98,33 @@ impl Default for Made {
     }
 }
 
+/// Begins to flow at a source offset, where the line begins.
+pub(in crate::batches) fn open(lane: &Lane, offset: Offset, mode: DeliveryMode, is_reset: bool) {
+    let worker = WorkerId::new("w").expect("legal");
+    let place = Place {
+        offset,
+        count: Count(0),
+        target_end: Offset(0),
+    };
+    let start = Start {
+        producer: PRODUCER,
+        place,
+        skip_records: 0,
+        skip_end: None,
+        first_alone: false,
+        mode,
+    };
+    let now = lane.shared.now();
+    lane.open(Opening {
+        sender: Sender::new(BatchConfig::new(worker).sender, start, now),
+        producer: PRODUCER,
+        read_from: offset,
+        skip_records: 0,
+        target_topic_id: None,
+        is_reset,
+    });
+}
+
 /// A lane and everything around it.
 #[derive(Debug)]
 pub(in crate::batches) struct Rig {
@@ -174,29 +201,7 @@ impl Rig {
 
     /// The same; `is_reset`: no checkpoint tells what was copied before.
     pub(in crate::batches) fn reopen(&self, offset: Offset, is_reset: bool) {
-        let worker = WorkerId::new("w").expect("legal");
-        let place = Place {
-            offset,
-            count: Count(0),
-            target_end: Offset(0),
-        };
-        let start = Start {
-            producer: PRODUCER,
-            place,
-            skip_records: 0,
-            skip_end: None,
-            first_alone: false,
-            mode: self.made.mode,
-        };
-        let now = self.lane.shared.now();
-        self.lane.open(Opening {
-            sender: Sender::new(BatchConfig::new(worker).sender, start, now),
-            producer: PRODUCER,
-            read_from: offset,
-            skip_records: 0,
-            target_topic_id: None,
-            is_reset,
-        });
+        open(&self.lane, offset, self.made.mode, is_reset);
         self.lane
             .set_fetcher(self.with_around(|around| around.handle.clone()));
     }
