@@ -1,4 +1,13 @@
 //! One task's life: start, flow, faults and stop, and whatever takes time in between.
+//!
+//! The records engine leaves these decisions to the machine of `model::task`. That machine cannot take them for
+//! this engine without losing what is promised here, so they are told apart on purpose:
+//! - to begin again is no fault ([`End::Again`]): a new line, another owner ahead or a refused record end a flow
+//!   that is well, and how long to pause then depends on how far it has got;
+//! - a fault stays shown while the task already runs again, until it has got further than that;
+//! - a shut fence stops only the beginning; what delivers each record once goes on without a lease;
+//! - the time for a drain comes with each stop, and what is left of the machine's `Release` and `Kill` is done
+//!   by the supervisor and by dropping the flow.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
