@@ -1,6 +1,6 @@
 //! What lanes ask of a fetcher, and what becomes of lanes that it has lost.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use kreplicator_model::{ids::ClusterId, spec};
 use kreplicator_wire::settings::{NoSecrets, Settings as WireSettings};
