@@ -32,7 +32,6 @@ use std::{
 
 use rand::Rng as _;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use self::{
     metadata::Metadata,
@@ -44,6 +43,7 @@ use crate::{
     error::Error,
     open::Profile,
     settings::{Secrets, Settings},
+    tasks::Tasks,
     topic::{BrokerId, Node},
 };
 
@@ -85,14 +85,14 @@ impl fmt::Debug for ClusterClient {
 
 impl ClusterClient {
     /// A client; nothing is connected before the first call. `secrets` is asked at every connection;
-    /// the tasks of connections are spawned on `tracker` and end when the client is dropped.
+    /// the tasks of connections are run by `tasks` and end when the client is dropped.
     #[must_use]
-    pub fn new(settings: Settings, secrets: Arc<dyn Secrets>, tracker: TaskTracker) -> Self {
+    pub fn new(settings: Settings, secrets: Arc<dyn Secrets>, tasks: impl Tasks + 'static) -> Self {
         let settings = Arc::new(settings);
         let profile = Profile {
             settings: Arc::clone(&settings),
             secrets,
-            tracker,
+            tasks: Arc::new(tasks),
         };
         Self {
             inner: Arc::new(Inner {

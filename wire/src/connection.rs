@@ -16,6 +16,7 @@ mod tests;
 
 use std::{
     fmt,
+    future::Future,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -28,14 +29,17 @@ use tokio::{
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::{Instant, timeout_at},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 pub use self::pending::Pending;
 use self::{
     waiting::{Waiter, Waiting},
     writer::{Claim, Submission},
 };
-use crate::{call::Call, error::Error, parts::Parts, settings::Limits, versions::BrokerVersions};
+use crate::{
+    call::Call, error::Error, parts::Parts, settings::Limits, tasks::Tasks,
+    versions::BrokerVersions,
+};
 
 /// A stream to a broker, encrypted or not.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -138,6 +142,24 @@ impl Shared {
     }
 }
 
+/// Ends a connection with a task of it, also with one that panics: nobody waits for ever.
+struct EndsWith(Arc<Shared>);
+
+impl EndsWith {
+    async fn around(self, work: impl Future<Output = ()>) {
+        work.await;
+    }
+}
+
+impl Drop for EndsWith {
+    fn drop(&mut self) {
+        self.0.end(|broker| Error::Disconnected {
+            broker,
+            cause: "a part of it broke".to_owned(),
+        });
+    }
+}
+
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
@@ -154,7 +176,7 @@ impl Connection {
         broker: Arc<str>,
         client_id: &str,
         limits: Limits,
-        tracker: &TaskTracker,
+        tasks: &dyn Tasks,
     ) -> Self {
         let shared = Arc::new(Shared {
             broker,
@@ -172,13 +194,12 @@ impl Connection {
         let (privileged, urgent) = mpsc::unbounded_channel();
         let (read, write) = tokio::io::split(stream);
         let queues = writer::Queues::new(ordinary, urgent);
-        tracker.spawn(writer::run(
-            write,
-            Arc::clone(&shared),
-            queues,
-            client_id.to_owned(),
-        ));
-        tracker.spawn(reader::run(read, Arc::clone(&shared)));
+        let writing = writer::run(write, Arc::clone(&shared), queues, client_id.to_owned());
+        let reading = reader::run(read, Arc::clone(&shared));
+        let writing = EndsWith(Arc::clone(&shared)).around(writing);
+        tasks.spawn("the writing of a connection", Box::pin(writing));
+        let reading = EndsWith(Arc::clone(&shared)).around(reading);
+        tasks.spawn("the reading of a connection", Box::pin(reading));
         Self {
             handle: Arc::new(Handle {
                 shared,

@@ -93,6 +93,14 @@ pub enum Error {
         /// Why.
         cause: String,
     },
+    /// The machine of the broker has fallen silent. The request may or may not have been carried out.
+    #[error(
+        "the machine of broker {broker} no longer answers; check that it runs, and the network"
+    )]
+    Silent {
+        /// The broker.
+        broker: Arc<str>,
+    },
     /// A frame is larger than allowed.
     #[error(
         "broker {broker} announces an answer of {bytes} bytes, more than the {limit} that are taken: check \
@@ -197,6 +205,7 @@ impl Error {
             | Self::Resolve { .. }
             | Self::Connect { .. }
             | Self::Disconnected { .. }
+            | Self::Silent { .. }
             | Self::NoBroker { .. }
             | Self::NoLeader { .. } => Class::Refresh,
             Self::Refused { code, .. } => code.class(),

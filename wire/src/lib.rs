@@ -6,7 +6,8 @@
 //! - [`settings`]: what a client needs to be told. [`topic`]: partitions, brokers, leaders.
 //! - `frame`, `schema`, [`parts`], [`call`], [`versions`]: bytes, and the messages in them.
 //! - [`connection`]: one connection with many requests on the way.
-//! - `open`, `tls`, `sasl`: how a connection comes to be, and stays allowed.
+//! - `open`, `tls`, `sasl`: how a connection comes to be, and stays allowed. [`tasks`]: who runs it.
+//! - `silence`: whether the machine at the other end is still there.
 //! - [`cluster`]: the brokers of a cluster, who leads what, and small calls.
 //! - [`gather`]: many who ask at once, in one call.
 //! - [`fetch`], [`produce`]: record batches in and out.
@@ -25,6 +26,8 @@ pub mod produce;
 mod sasl;
 mod schema;
 pub mod settings;
+mod silence;
+pub mod tasks;
 mod tls;
 pub mod topic;
 pub mod versions;

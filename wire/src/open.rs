@@ -1,20 +1,21 @@
 //! How a connection comes to be: look the name up, connect, encrypt, ask for versions, prove who we
 //! are. Everything is done anew at each connection: names, files and secrets may have changed.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpStream, lookup_host},
     time::{Instant, timeout, timeout_at},
 };
-use tokio_util::task::TaskTracker;
 
 use crate::{
+    cluster::Purpose,
     connection::{Connection, Stream},
     error::Error,
     sasl,
     settings::{Settings, SharedSecrets},
+    silence::{self, Sends},
+    tasks::Tasks,
     tls, versions,
 };
 
@@ -23,7 +24,7 @@ use crate::{
 pub(crate) struct Profile {
     pub(crate) settings: Arc<Settings>,
     pub(crate) secrets: SharedSecrets,
-    pub(crate) tracker: TaskTracker,
+    pub(crate) tasks: Arc<dyn Tasks>,
 }
 
 /// Opens a connection to `address` (`host:port`), ready for requests.
@@ -33,12 +34,13 @@ pub(crate) struct Profile {
 pub(crate) async fn open(
     profile: &Profile,
     address: &str,
+    purpose: Purpose,
     deadline: Instant,
 ) -> Result<Connection, Error> {
     let limits = &profile.settings.limits;
     let broker: Arc<str> = Arc::from(address);
     let deadline = deadline.min(Instant::now() + limits.open_timeout);
-    let opening = handshake(profile, &broker, deadline);
+    let opening = handshake(profile, &broker, purpose, deadline);
     match timeout_at(deadline, opening).await {
         Ok(outcome) => outcome,
         Err(_elapsed) => Err(Error::Connect {
@@ -51,11 +53,17 @@ pub(crate) async fn open(
 async fn handshake(
     profile: &Profile,
     broker: &Arc<str>,
+    purpose: Purpose,
     deadline: Instant,
 ) -> Result<Connection, Error> {
     let settings = &profile.settings;
-    let stream = connect(broker, settings.limits.connect_timeout).await?;
-    configure(&stream, settings.limits.keepalive);
+    let limits = settings.limits;
+    let (stream, peer) = connect(broker, limits.connect_timeout).await?;
+    let sends = match purpose {
+        Purpose::Control | Purpose::Fetch(_) => Sends::Little,
+        Purpose::Produce(_) => Sends::Much,
+    };
+    silence::configure(&stream, limits.silence_max, sends);
     let start = Start { profile, broker };
     let connection = match &settings.security.tls {
         Some(tls) => start.on(tls::wrap(stream, tls, broker).await?),
@@ -65,6 +73,11 @@ async fn handshake(
     connection.set_versions(versions);
     if let Some(sasl) = &settings.security.sasl {
         sasl::authenticate(&connection, sasl, profile, deadline).await?;
+    }
+    if sends == Sends::Much {
+        let watching = silence::watch(peer, limits, connection.downgrade(), connection.ended());
+        let name = "the witness of a connection";
+        profile.tasks.spawn(name, Box::pin(watching));
     }
     Ok(connection)
 }
@@ -82,13 +95,16 @@ impl Start<'_> {
             Arc::clone(self.broker),
             &self.profile.settings.client_id,
             self.profile.settings.limits,
-            &self.profile.tracker,
+            &*self.profile.tasks,
         )
     }
 }
 
 /// Tries the addresses of a name one after the other.
-async fn connect(broker: &Arc<str>, timeout_each: Duration) -> Result<TcpStream, Error> {
+async fn connect(
+    broker: &Arc<str>,
+    timeout_each: Duration,
+) -> Result<(TcpStream, SocketAddr), Error> {
     let resolve = |cause: String| Error::Resolve {
         broker: Arc::clone(broker),
         cause,
@@ -99,7 +115,7 @@ async fn connect(broker: &Arc<str>, timeout_each: Duration) -> Result<TcpStream,
     let mut cause = None;
     for address in addresses {
         match timeout(timeout_each, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Ok(stream)) => return Ok((stream, address)),
             Ok(Err(fault)) => cause = Some(format!("{address}: {fault}")),
             Err(_elapsed) => cause = Some(format!("{address}: no answer")),
         }
@@ -110,19 +126,5 @@ async fn connect(broker: &Arc<str>, timeout_each: Duration) -> Result<TcpStream,
             cause,
         }),
         None => Err(resolve("the name has no address".to_owned())),
-    }
-}
-
-/// Small requests are sent at once, and a dead host is noticed. A socket that refuses still works.
-fn configure(stream: &TcpStream, keepalive: Duration) {
-    let socket = SockRef::from(stream);
-    let probes = TcpKeepalive::new()
-        .with_time(keepalive)
-        .with_interval(keepalive / 3);
-    let outcome = stream
-        .set_nodelay(true)
-        .and_then(|()| socket.set_tcp_keepalive(&probes));
-    if let Err(fault) = outcome {
-        tracing::debug!(%fault, "socket options refused");
     }
 }

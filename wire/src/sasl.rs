@@ -66,12 +66,14 @@ pub(crate) async fn authenticate(
             profile.clone(),
         );
         let ended = connection.ended();
-        profile.tracker.spawn(async move {
+        let until_ended = async move {
             tokio::select! {
                 () = ended.cancelled() => {}
                 () = keeping => {}
             }
-        });
+        };
+        let name = "the authentication of a connection";
+        profile.tasks.spawn(name, Box::pin(until_ended));
     }
     Ok(())
 }

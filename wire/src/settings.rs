@@ -71,8 +71,10 @@ pub struct Limits {
     pub open_timeout: Duration,
     /// A connection that nobody used for so long is closed. Brokers close at 10 minutes by default.
     pub idle_max: Duration,
-    /// Silence on a connection after which the system probes whether the broker's host still lives.
-    pub keepalive: Duration,
+    /// For how long the system of a broker's machine may leave unanswered what the network should bring to it
+    /// before the machine counts as vanished, 5 s or more. Brokers may be as slow as they like: it is not
+    /// they who answer.
+    pub silence_max: Duration,
 }
 
 impl Default for Limits {
@@ -84,7 +86,7 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(5),
             open_timeout: Duration::from_secs(15),
             idle_max: Duration::from_secs(4 * 60),
-            keepalive: Duration::from_secs(30),
+            silence_max: Duration::from_secs(5),
         }
     }
 }

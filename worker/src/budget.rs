@@ -247,6 +247,39 @@ impl Share {
         self.budget.used.fetch_sub(bytes, Ordering::AcqRel);
     }
 
+    /// The most that can be granted at once, to a task that holds nothing.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.budget.room() / 2
+    }
+
+    /// Parts with `bytes` of what is held: they stay taken from the budget, whatever becomes of the share.
+    ///
+    /// # Panics
+    /// When they are more than are held: the books of the task are wrong.
+    pub fn lend(&mut self, bytes: u64) -> Loan {
+        let common = self.common.min(bytes);
+        let fair = bytes - common;
+        assert!(
+            fair <= self.fair,
+            "{bytes} bytes are lent of {} held",
+            self.held_bytes()
+        );
+        self.common -= common;
+        self.fair -= fair;
+        Loan {
+            budget: Arc::clone(&self.budget),
+            fair,
+            common,
+        }
+    }
+
+    /// Takes back what was lent by it.
+    pub fn take_back(&mut self, mut loan: Loan) {
+        self.fair += std::mem::take(&mut loan.fair);
+        self.common += std::mem::take(&mut loan.common);
+    }
+
     /// What is held.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
@@ -258,6 +291,29 @@ impl Drop for Share {
     fn drop(&mut self) {
         self.give(self.held_bytes());
         self.budget.tasks.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What a task has lent to work that may outlive it; given back to the budget on drop.
+#[derive(Debug)]
+pub struct Loan {
+    budget: Arc<Budget>,
+    fair: u64,
+    common: u64,
+}
+
+impl Loan {
+    /// Its size.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.fair + self.common
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.budget.common.fetch_sub(self.common, Ordering::AcqRel);
+        self.budget.used.fetch_sub(self.bytes(), Ordering::AcqRel);
     }
 }
 
@@ -342,6 +398,28 @@ mod tests {
         let mut share = budget.share();
         while share.take(MIB) == Grant::Granted {}
         drop(share);
+        assert_eq!(budget.used_bytes(), 0);
+        assert_eq!(budget.common.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_is_lent_stays_taken_when_the_task_ends_and_comes_back_once() {
+        let budget = Budget::new(64 * MIB);
+        let mut share = budget.share();
+        let _others: Vec<_> = (0..9).map(|_| budget.share()).collect();
+        // Out of both halves.
+        assert_eq!(share.take(2 * MIB), Grant::Granted);
+        assert_eq!(share.take(8 * MIB), Grant::Granted);
+        let loan = share.lend(9 * MIB);
+        assert_eq!((loan.bytes(), share.held_bytes()), (9 * MIB, MIB));
+        assert_eq!(budget.used_bytes(), 10 * MIB);
+        share.take_back(loan);
+        assert_eq!(share.held_bytes(), 10 * MIB);
+        assert_eq!(budget.used_bytes(), 10 * MIB);
+        let loan = share.lend(10 * MIB);
+        drop(share);
+        assert_eq!(budget.used_bytes(), 10 * MIB, "its work goes on");
+        drop(loan);
         assert_eq!(budget.used_bytes(), 0);
         assert_eq!(budget.common.load(Ordering::Relaxed), 0);
     }

@@ -48,6 +48,11 @@ pub struct Config {
     /// Time between looks at the source's log starts and ends: how old a lag may be.
     #[serde(with = "human::duration")]
     pub inspection_interval: Duration,
+    /// For how long the machine of a broker may leave unanswered what the network should bring to it before
+    /// its connections are given up. Brokers may be as slow as they like, it is the machine that counts. Longer
+    /// where networks pause for longer. Tasks of the engine `records` do not heed it.
+    #[serde(with = "human::duration")]
+    pub broker_silence_max: Duration,
     /// Shortest wait before a faulted task tries again.
     #[serde(with = "human::duration")]
     pub retry_min: Duration,
@@ -82,6 +87,7 @@ impl Default for Config {
             checkpoint_interval: Duration::from_secs(1),
             checkpoint_refresh_interval: Duration::from_secs(600),
             inspection_interval: Duration::from_secs(3),
+            broker_silence_max: Duration::from_secs(5),
             retry_min: Duration::from_millis(500),
             retry_max: Duration::from_secs(30),
             task_stop_timeout: Duration::from_secs(10),
@@ -179,6 +185,12 @@ impl Config {
                 self.inspection_interval,
                 millis(200),
                 seconds(300),
+            ),
+            (
+                "broker_silence_max",
+                self.broker_silence_max,
+                seconds(5),
+                seconds(120),
             ),
             ("retry_min", self.retry_min, millis(10), hour),
             ("retry_max", self.retry_max, millis(10), hour),
@@ -311,6 +323,7 @@ mod tests {
             memory_budget_bytes: 1,
             lease_ttl: seconds(1),
             fence_margin: seconds(1),
+            broker_silence_max: seconds(4),
             retry_min: seconds(61),
             ..Config::default()
         };
@@ -322,6 +335,7 @@ mod tests {
                 "capacity_tasks",
                 "memory_budget_bytes",
                 "lease_ttl",
+                "broker_silence_max",
                 "fence_margin",
                 "retry_min"
             ]

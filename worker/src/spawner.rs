@@ -3,7 +3,8 @@
 
 use std::{any::Any, future::Future, panic::AssertUnwindSafe};
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::BoxFuture};
+use kreplicator_wire::tasks::Tasks;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use tracing::error;
@@ -53,6 +54,13 @@ impl Spawner {
     }
 }
 
+/// Connections are part of the data path.
+impl Tasks for Spawner {
+    fn spawn(&self, name: &'static str, work: BoxFuture<'static, ()>) {
+        Self::spawn(self, name, work);
+    }
+}
+
 /// What a panic says.
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&'static str>().copied();
@@ -81,5 +89,16 @@ mod tests {
         spawner.tracker().close();
         spawner.tracker().wait().await;
         assert_eq!(spawner.broken().await, told);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_panics_is_told_as_well() {
+        let spawner = Spawner::default();
+        let tasks: &dyn Tasks = &spawner;
+        let work = async { panic!("this byte was thought impossible") };
+        tasks.spawn("the reading of a connection", Box::pin(work));
+        let told = timeout(Duration::from_secs(60), spawner.broken()).await;
+        let expected = "the reading of a connection panicked: this byte was thought impossible";
+        assert_eq!(told.as_deref(), Ok(expected));
     }
 }

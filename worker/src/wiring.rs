@@ -382,6 +382,7 @@ fn data_path(
         inspection_interval: config.inspection_interval,
         retry_min: config.retry_min,
         retry_max: config.retry_max,
+        silence_max: config.broker_silence_max,
         ..BatchConfig::new(worker.clone())
     };
     let memory = Arc::clone(&budget);

@@ -282,6 +282,49 @@ async fn c049_many_subscriptions_in_one_call_go_on_where_they_stopped() {
     assert!(left.entries.is_empty());
 }
 
+/// A few hundred kilobytes are kept of an answer, or nothing.
+#[tokio::test]
+async fn c112_a_repeated_call_whose_answer_was_too_long_to_keep_is_answered_and_done_once() {
+    let (rig, leader) = Rig::with_leader().await;
+    leader.declare_link().await;
+    let names: Vec<String> = (0..2_000)
+        .map(|n| format!("{}{n:04}", "t".repeat(240)))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    rig.discovery.set_topics("a", names.clone());
+    let mut subscriptions = leader.subscriptions();
+    let first = subscriptions.subscribe(with_id("r1", &names)).await;
+    let first = first.expect("accepted").into_inner();
+    let answer_bytes: usize = first.results.iter().map(|result| result.id.len()).sum();
+    assert!(answer_bytes > 400_000, "{answer_bytes} bytes are kept");
+    // Somebody changes it since: the repeated call must not put that back.
+    let gone = v1::UnsubscribeRequest {
+        subscriptions: vec![reference("a-b", names[7])],
+        request_id: "r2".to_owned(),
+    };
+    subscriptions.unsubscribe(gone).await.expect("known");
+    rig.store.take_commits();
+
+    let again = subscriptions.subscribe(with_id("r1", &names)).await;
+    let again = again.expect("done before").into_inner();
+    let ids = |answer: &v1::SubscribeResponse| -> Vec<String> {
+        answer
+            .results
+            .iter()
+            .map(|result| result.id.clone())
+            .collect()
+    };
+    assert_eq!(ids(&again), ids(&first));
+    assert!(rig.store.take_commits().is_empty(), "nothing is written");
+    let stored = rig.store.list(keys::SUBSCRIPTIONS).await;
+    assert_eq!(stored.expect("in memory").entries.len(), 1_999);
+    refused(
+        subscriptions.subscribe(with_id("r1", &names[1..])).await,
+        Code::AlreadyExists,
+        &["r1", "Subscribe"],
+    );
+}
+
 #[tokio::test]
 async fn kept_answers_share_a_lease() {
     let (rig, leader) = Rig::with_leader().await;

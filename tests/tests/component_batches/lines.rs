@@ -7,11 +7,14 @@ use kreplicator_model::{exact::Reason, ids::OwnerEpoch};
 use kreplicator_tests::{
     kafka::{KafkaCluster, KafkaOptions},
     skip::{Tier, skip},
+    wait,
 };
-use kreplicator_worker::engine::{Delivery, Stopped, TaskSpec, Weakness};
+use kreplicator_worker::engine::{Delivery, State, Stopped, TaskSpec, Weakness};
 
 use crate::{
-    bench::{Rec, caught_up, context, fill, quick, read, spec, topic_pair, values},
+    bench::{
+        Rec, caught_up, context, faulted, fill, quick, read, spec, status_where, topic_pair, values,
+    },
     engine::{engine_with, lines},
     suite::positions::commit,
 };
@@ -105,5 +108,32 @@ async fn a_checkpoint_put_back_by_hand_is_followed() -> Result<()> {
             expected.len()
         );
     }
+    Ok(())
+}
+
+/// Nothing that was delivered tells that it is another one: only its id does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_topic_that_was_made_anew_before_anything_was_delivered_is_told() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    let cluster = KafkaCluster::start(KafkaOptions::single("made-anew")).await?;
+    topic_pair(&cluster, "orders", 1, &[]).await?;
+    let (engine, _kill) = engine_with("worker-1", quick(), lines());
+    let task = engine.start(owned("orders", 1), context(&cluster));
+    status_where(task.as_ref(), "the start", |status| {
+        status.state == State::Running && status.log_end.is_some()
+    })
+    .await?;
+    cluster.delete_topics(&["copy.orders"]).await?;
+    wait::until("the topic anew", Duration::from_secs(20), async || {
+        cluster.create_topic("copy.orders", 1, &[]).await?;
+        Ok(Some(()))
+    })
+    .await?;
+    fill(&cluster, "orders", 0, &numbered(100))?;
+    let parts = ["the target topic is another than the one copied to"];
+    faulted(task.as_ref(), &parts).await?;
+    ensure!(read(&cluster, "copy.orders", 0).await?.is_empty());
     Ok(())
 }

@@ -89,7 +89,7 @@ impl Pool {
             sleep_until(health.retry_at).await;
         }
         // Rare, and much larger than a look at what is open.
-        match Box::pin(open::open(&self.profile, address, deadline)).await {
+        match Box::pin(open::open(&self.profile, address, purpose, deadline)).await {
             Ok(connection) => {
                 self.note(place, None);
                 *current = Some((connection.clone(), address.to_owned()));

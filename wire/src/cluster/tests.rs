@@ -28,6 +28,7 @@ use kreplicator_model::{
     ids::{ClusterId, Offset, Partition, TopicName},
     spec,
 };
+use tokio_util::task::TaskTracker;
 
 use super::{
     fake::{FakeBroker, body},

@@ -14,7 +14,7 @@ use super::{Shared, waiting::Waiter};
 use crate::{
     error::Error,
     frame::{FrameReader, ReadError},
-    tls,
+    silence, tls,
 };
 
 /// What the reader waits for beside answers.
@@ -95,6 +95,7 @@ fn read_fault(shared: &Shared, fault: &ReadError) -> Error {
             broker,
             cause: cause.to_string(),
         },
+        ReadError::Io(cause) if silence::is_silence(cause) => Error::Silent { broker },
         ReadError::Closed | ReadError::Io(_) => Error::Disconnected {
             broker,
             cause: fault.to_string(),

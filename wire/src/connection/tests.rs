@@ -421,3 +421,76 @@ proptest! {
         })?;
     }
 }
+
+/// A stream whose other end breaks us.
+struct Breaking;
+
+impl tokio::io::AsyncRead for Breaking {
+    fn poll_read(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        _: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        panic!("this byte was thought impossible")
+    }
+}
+
+impl tokio::io::AsyncWrite for Breaking {
+    fn poll_write(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        bytes: &[u8],
+    ) -> std::task::Poll<std::io::Result<usize>> {
+        std::task::Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+/// Notes the names of tasks that panic.
+#[derive(Debug, Clone, Default)]
+struct Noting(Arc<Mutex<Vec<&'static str>>>);
+
+impl Tasks for Noting {
+    fn spawn(&self, name: &'static str, work: futures::future::BoxFuture<'static, ()>) {
+        let broken = Arc::clone(&self.0);
+        drop(tokio::spawn(async move {
+            if tokio::spawn(work).await.is_err() {
+                broken.lock().expect("no panic").push(name);
+            }
+        }));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_breaks_ends_for_all_who_wait_and_whoever_runs_it_is_told() {
+    let tasks = Noting::default();
+    let connection = Connection::start(Breaking, Arc::from("b:9092"), "us", limits(), &tasks);
+    connection.set_versions(versions::tests::broker(&[(ApiKey::InitProducerId, 0, 1)]));
+    let fault = soon(connection.send(ask(), in_ms(3_000_000))).await;
+    let Err(Error::Disconnected { cause, .. }) = fault else {
+        panic!("{fault:?}");
+    };
+    assert_eq!(cause, "a part of it broke");
+    let began = Instant::now();
+    while tasks.0.lock().expect("no panic").is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(1));
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(
+        *tasks.0.lock().expect("no panic"),
+        ["the reading of a connection"]
+    );
+}

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{Shared, waiting::Waiter};
-use crate::{error::Error, frame};
+use crate::{error::Error, frame, silence};
 
 /// A request to be written.
 #[derive(Debug)]
@@ -184,6 +184,9 @@ async fn write<W>(
     drop(room);
     match outcome {
         Ok(Ok(())) => drop(written.send(Ok(()))),
+        Ok(Err(fault)) if silence::is_silence(&fault) => {
+            shared.end(|broker| Error::Silent { broker });
+        }
         Ok(Err(fault)) => shared.end(|broker| Error::Disconnected {
             broker,
             cause: fault.to_string(),

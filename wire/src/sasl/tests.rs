@@ -14,7 +14,10 @@ use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::{
-    cluster::fake::{FakeBroker, body},
+    cluster::{
+        Purpose,
+        fake::{FakeBroker, body},
+    },
     open,
     settings::{Secrets, Settings},
 };
@@ -84,10 +87,10 @@ async fn a_secret_that_does_not_come_holds_no_request_and_ends_the_connection() 
             is_asked_again: Arc::clone(&is_asked_again),
             over: Mutex::new((false, ends)),
         }),
-        tracker: TaskTracker::new(),
+        tasks: Arc::new(TaskTracker::new()),
     };
     let soon = || Instant::now() + Duration::from_secs(20);
-    let connection = open::open(&profile, &broker.address(), soon()).await;
+    let connection = open::open(&profile, &broker.address(), Purpose::Control, soon()).await;
     let connection = connection.expect("open");
     let asked_again = timeout(Duration::from_secs(20), is_asked_again.notified());
     asked_again.await.expect("before the session is over");

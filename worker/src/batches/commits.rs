@@ -241,18 +241,24 @@ mod tests {
     use super::*;
     use crate::batches::testkit::{FakeBroker, Rig, RigMade};
 
-    #[tokio::test]
-    async fn c007_a_refresh_that_failed_is_due_again_at_the_next_save() {
-        let rig = Rig::running(RigMade::default());
-        let client = FakeBroker::start().await.client();
+    /// What saves the checkpoint of a lane, by hand, to a broker that has no groups.
+    fn unsaved(rig: &Rig, broker: &FakeBroker) -> Commits {
         let name = "kreplicator.a-b".to_owned();
-        let group = Group::new(client, name, CheckpointSide::Source, Duration::from_secs(1));
+        let second = Duration::from_secs(1);
+        let group = Group::new(broker.client(), name, CheckpointSide::Source, second);
         let config = BatchConfig::new(WorkerId::new("w").expect("legal"));
         let fence = Arc::clone(&rig.fence) as Arc<dyn OwnershipFence>;
         let end = CancellationToken::new();
         end.cancel();
         let commits = Commits::new(config, group, fence, end, &Spawner::default());
         commits.watch(&rig.lane);
+        commits
+    }
+
+    #[tokio::test]
+    async fn c007_a_refresh_that_failed_is_due_again_at_the_next_save() {
+        let rig = Rig::running(RigMade::default());
+        let commits = unsaved(&rig, &FakeBroker::start().await);
         let due = commits.due();
         assert_eq!(due.len(), 1, "it was never saved");
         commits.note(&due, &[]);
@@ -271,5 +277,29 @@ mod tests {
         );
         commits.note(&due, &[]);
         assert!(commits.due().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_last_save_that_the_group_does_not_take_is_not_called_saved() {
+        let rig = Rig::running(RigMade::default());
+        let broker = FakeBroker::start().await;
+        let soon = || Instant::now() + Duration::from_secs(2);
+        let commits = unsaved(&rig, &broker);
+        assert!(!commits.save_last(&rig.lane, soon()).await);
+        // Nobody may save in the name of a worker that others may have replaced.
+        let rig = Rig::running(RigMade {
+            mode: kreplicator_model::exact::DeliveryMode::AtLeastOnce(
+                kreplicator_model::exact::Reason::SourceCompacted,
+            ),
+            ..RigMade::default()
+        });
+        let commits = unsaved(&rig, &broker);
+        rig.fence.shut();
+        assert!(!commits.save_last(&rig.lane, soon()).await);
+        // What was saved before need not be saved again.
+        rig.fence.open();
+        let commits = unsaved(&rig, &broker);
+        commits.note(&commits.due(), &[]);
+        assert!(commits.save_last(&rig.lane, soon()).await);
     }
 }

@@ -24,6 +24,8 @@ pub struct BatchConfig {
     pub retry_max: Duration,
     /// Running for this long makes earlier faults forgotten. Default 30 s.
     pub steady_after: Duration,
+    /// For how long the machine of a broker may be silent, 5 s or more. Default 5 s.
+    pub silence_max: Duration,
     /// Longest wait for an answer of a cluster: offsets, checkpoints. Default 10 s.
     pub call_timeout: Duration,
     /// Longest reading of a stretch of a log at a take-over. Default 60 s.
@@ -34,6 +36,8 @@ pub struct BatchConfig {
     /// whichever is more: partitions that are not acknowledged by then hold up the others for so long once, and are
     /// sent apart from them. Default 1 s.
     pub slow_after: Duration,
+    /// Batches that are opened and written anew at a time, each on a thread of its own. Default 2.
+    pub rewrites_max: usize,
     /// How careful senders are.
     pub sender: exact::Settings,
 }
@@ -51,10 +55,12 @@ impl BatchConfig {
             retry_min: Duration::from_millis(500),
             retry_max: Duration::from_secs(30),
             steady_after: Duration::from_secs(30),
+            silence_max: Duration::from_secs(5),
             call_timeout: Duration::from_secs(10),
             scan_timeout: Duration::from_secs(60),
             replica_patience: Duration::from_secs(10),
             slow_after: Duration::from_secs(1),
+            rewrites_max: 2,
             sender: exact::Settings {
                 in_flight_max: 5,
                 // Ticks come each half second.

@@ -22,12 +22,12 @@ use kreplicator_wire::{
     topic::TopicPartition,
 };
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use crate::{
     checkpoint::names::Names,
     engine::TaskSpec,
     fault::{Fault, Kind},
+    spawner::Spawner,
 };
 
 /// Secrets of this process as the client wants them.
@@ -41,18 +41,22 @@ impl Secrets for Adapter {
     }
 }
 
-/// A client of a cluster.
+/// A client of a cluster, whose connections are part of the data path. `silence_max`: for how long a machine of
+/// it may be silent.
 pub(super) fn client(
     cluster: &Cluster,
     secrets: &Arc<dyn SecretSource>,
-    tracker: &TaskTracker,
+    silence_max: Duration,
+    spawner: &Spawner,
 ) -> ClusterClient {
     let client_id = cluster.client_options.get("client.id");
     let client_id = client_id.map_or("kreplicator", String::as_str);
+    let mut settings = Settings::of(cluster, client_id);
+    settings.limits.silence_max = silence_max;
     ClusterClient::new(
-        Settings::of(cluster, client_id),
+        settings,
         Arc::new(Adapter(Arc::clone(secrets))),
-        tracker.clone(),
+        spawner.clone(),
     )
 }
 

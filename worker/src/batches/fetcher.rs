@@ -5,15 +5,10 @@
 //! asked for smaller by as much.
 
 mod busy;
+mod handle;
+mod room;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use kreplicator_model::backoff::Backoff;
@@ -22,15 +17,23 @@ use kreplicator_wire::{
     code::{Class, Code},
     error::Error,
     fetch::{Answer, Fetched, Position, Session, Settings},
-    topic::{BrokerId, TopicId, TopicPartition},
+    topic::{BrokerId, TopicPartition},
 };
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::mpsc,
     time::{Instant, sleep, timeout},
 };
 use tracing::debug;
 
-use self::busy::Busy;
+use self::{
+    busy::Busy,
+    handle::Order,
+    room::{ROOM_MIN, Room},
+};
+pub(super) use self::{
+    handle::{FetcherHandle, Place},
+    room::Occupied,
+};
 use super::{
     ends,
     lane::{Lane, Next, Side},
@@ -50,147 +53,12 @@ const WAIT_GROWING: Duration = Duration::from_millis(100);
 const GROWING: Duration = Duration::from_secs(2);
 /// Over the broker's own wait.
 const ANSWER_TIME: Duration = Duration::from_secs(15);
-/// An answer is not asked for with less room than this, or half of all where that is less.
-const ROOM_MIN: usize = 64 << 10;
 /// A fetcher without lanes ends after this time: they move for a moment more often than for good.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 /// How long a question may go unanswered before its partitions are looked for elsewhere.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How a partition is read from a broker.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Place {
-    /// The topic's id; None: by name.
-    pub(super) topic_id: Option<TopicId>,
-    /// Epoch of the partition's leader, as it is known.
-    pub(super) leader_epoch: Option<i32>,
-    /// The broker is not the leader: what it refuses the leader may give.
-    pub(super) is_follower: bool,
-}
-
-/// What a fetcher is told.
-#[derive(Debug)]
-enum Order {
-    Read(Arc<Lane>, Place),
-    Resume(Arc<Lane>),
-    Stop(TopicPartition),
-}
-
-/// Memory of a fetcher: its part of the budget, and what of it lies with lanes that have no room.
-#[derive(Debug)]
-struct Room {
-    part: FetcherPart,
-    backlog: AtomicUsize,
-    freed: Notify,
-}
-
-/// The way to a fetcher.
-#[derive(Debug, Clone)]
-pub(super) struct FetcherHandle {
-    orders: mpsc::UnboundedSender<Order>,
-    /// Kept by the fetcher and by answers that lie with lanes: a handle to one that has ended holds
-    /// no memory.
-    room: Weak<Room>,
-    /// When the broker answered last.
-    heard: Arc<std::sync::Mutex<Option<Instant>>>,
-}
-
-impl FetcherHandle {
-    /// Reads for a lane from where it says, if it still says anything. False: the fetcher has ended.
-    pub(super) fn read(&self, lane: &Arc<Lane>, place: Place) -> bool {
-        // Before the first answer can come: a lane without room has to know whom to call back, and one
-        // that is closed from now on whom to stop.
-        if !lane.set_fetcher(self.clone()) {
-            return true;
-        }
-        let order = Order::Read(Arc::clone(lane), place);
-        self.orders.send(order).is_ok()
-    }
-
-    /// The lane has room again. False: the fetcher has ended.
-    pub(super) fn resume(&self, lane: &Arc<Lane>) -> bool {
-        self.orders.send(Order::Resume(Arc::clone(lane))).is_ok()
-    }
-
-    /// Reads the partition no longer.
-    pub(super) fn stop(&self, partition: &TopicPartition) {
-        drop(self.orders.send(Order::Stop(partition.clone())));
-    }
-
-    /// Whether answers that nobody can take yet may still wait in memory: they may use half of it.
-    pub(super) fn has_room(&self) -> bool {
-        let room = self.room.upgrade();
-        room.is_some_and(|room| room.left() > room.whole() / 2)
-    }
-
-    /// Whether both lead to the same fetcher.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.orders.same_channel(&other.orders)
-    }
-
-    /// Whether it runs.
-    pub(super) fn is_alive(&self) -> bool {
-        !self.orders.is_closed()
-    }
-
-    /// When the broker answered last.
-    pub(super) fn heard(&self) -> Option<Instant> {
-        *self
-            .heard
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-/// Room that an answer takes while it lies with its lane; free again when dropped.
-#[derive(Debug)]
-pub(super) struct Occupied {
-    room: Arc<Room>,
-    bytes: usize,
-}
-
-impl Drop for Occupied {
-    fn drop(&mut self) {
-        self.room.backlog.fetch_sub(self.bytes, Ordering::AcqRel);
-        self.room.freed.notify_one();
-    }
-}
-
-impl Room {
-    fn new(part: FetcherPart) -> Arc<Self> {
-        Arc::new(Self {
-            part,
-            backlog: AtomicUsize::new(0),
-            freed: Notify::new(),
-        })
-    }
-
-    fn occupy(self: &Arc<Self>, bytes: usize) -> Occupied {
-        self.backlog.fetch_add(bytes, Ordering::AcqRel);
-        Occupied {
-            room: Arc::clone(self),
-            bytes,
-        }
-    }
-
-    fn whole(&self) -> usize {
-        usize::try_from(self.part.bytes()).unwrap_or(usize::MAX)
-    }
-
-    fn left(&self) -> usize {
-        let backlog = self.backlog.load(Ordering::Acquire);
-        self.whole().saturating_sub(backlog)
-    }
-
-    /// Room for an answer; None: what lies with lanes has to go first.
-    fn for_an_answer(&self) -> Option<usize> {
-        let left = self.left();
-        let is_enough = left >= ROOM_MIN.min(self.whole() / 2);
-        is_enough.then_some(left)
-    }
-}
 
 /// Reads from one broker.
 pub(super) struct Fetcher {
@@ -530,7 +398,8 @@ impl Fetcher {
     /// now.
     fn trouble(&mut self, fault: &Error, took: Duration) {
         debug!(broker = self.broker.0, %fault, "cannot fetch");
-        let is_long = self.failures > 0 || took >= PATIENCE;
+        let is_vanished = matches!(fault, Error::Silent { .. });
+        let is_long = self.failures > 0 || took >= PATIENCE || is_vanished;
         let is_final = fault.class() == Class::Terminal;
         let lanes = self.lanes.values();
         let lanes: Vec<_> = lanes

@@ -1,6 +1,6 @@
 //! What lanes ask of a fetcher, and what becomes of lanes that it has lost.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use kreplicator_model::{ids::ClusterId, spec};
 use kreplicator_wire::settings::{NoSecrets, Settings as WireSettings};
@@ -291,6 +291,15 @@ async fn a_broker_that_does_not_answer_in_time_loses_its_lanes_at_once() {
     fetcher.trouble(&silence, ANSWER_TIME);
     assert!(lost.try_recv().is_ok());
     assert!(fetcher.lanes.is_empty());
+
+    fetcher.obey(Order::Read(Arc::clone(&rig.lane), Place::default()));
+    let vanished = Error::Silent {
+        broker: "b:1".into(),
+    };
+    // Its last request may have been a young one.
+    fetcher.trouble(&vanished, Duration::from_millis(3));
+    assert!(lost.try_recv().is_ok());
+    assert!(cause(&rig).contains("no longer answers"), "{}", cause(&rig));
 }
 
 #[tokio::test(start_paused = true)]

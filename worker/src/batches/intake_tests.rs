@@ -1,11 +1,15 @@
 //! Which way batches take. Random sequences are in `random`, joining in `joining`, and the corpus of
 //! old formats in `old`.
 
-use kreplicator_batch::Compression;
+use bytes::Bytes;
+use kreplicator_batch::{Compression, aborted::AbortedTransaction, rewrite, split};
 
-use super::*;
+use super::{
+    join::{JOINED_PLAIN_BYTES_MAX, TINY_BYTES},
+    *,
+};
 use crate::batches::testkit::{
-    APPEND_TIME, Made, answer, damaged as damage, offsets_of, records_of, time_of,
+    APPEND_TIME, Made, answer, damaged as damage, inflating, offsets_of, records_of, time_of,
 };
 
 #[path = "intake_tests/joining.rs"]
@@ -32,6 +36,38 @@ fn up_to(bytes: usize) -> TargetLimits {
 
 fn begin(position: i64, skip_records: u64) -> Intake {
     Intake::new(Offset(position), skip_records, NO_LIMITS, None)
+}
+
+impl Intake {
+    /// Takes an answer as a lane does, with memory enough.
+    fn take(
+        &mut self,
+        records: Bytes,
+        aborted: Vec<AbortedTransaction>,
+        taken: &mut Taken,
+    ) -> Result<(), Fault> {
+        let mut unread = Unread::new(records, aborted);
+        loop {
+            self.pass(&mut unread, taken)?;
+            let Some(closed) = unread.closed() else {
+                assert!(unread.is_over());
+                return Ok(());
+            };
+            let mut after = self.clone();
+            let mut opened = Taken::default();
+            match after.open(closed, PLAIN_BYTES_MAX, &mut opened) {
+                Ok(()) => *self = after,
+                Err(Unopened::TooLarge) => return Err(self.unfolds_too_far()),
+                Err(Unopened::Damaged(fault)) => return Err(fault),
+            }
+            taken.ready.append(&mut opened.ready);
+            unread.opened();
+        }
+    }
+}
+
+fn options() -> rewrite::Options {
+    open::options(PLAIN_BYTES_MAX)
 }
 
 /// Takes an answer in which nothing is wrong.

@@ -2,10 +2,13 @@
 //! between them.
 //!
 //! Everything here is quick and happens under the lane's lock, called by whoever has news; nothing
-//! waits. What takes time (asking the target, finding a leader, writing a line) is told to the
-//! task's life as an [`Event`].
+//! waits. What takes time is for others: asking the target, finding a leader and writing a line is told to the
+//! task's life as an [`Event`], and a batch that has to be opened is a job of the rewriter.
 //!
 //! ```text
+//!             rewriter
+//!              ▲   │
+//!              │   ▼
 //!  fetcher ─► intake ─► line of ready batches ─► sender (at most five) ─► outlet ─► answer
 //!     ▲                                                                            │
 //!     └────────────── room: the task's share of the byte budget ◄──────────────────┘
@@ -15,6 +18,7 @@ mod flow;
 mod pump;
 mod reading;
 mod told;
+mod unread;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +38,7 @@ use super::{
     mailbox,
     metrics::BatchMetrics,
     outlet::OutletHandle,
+    rewriter::Rewriter,
 };
 use crate::{
     board::Board,
@@ -45,7 +50,7 @@ use crate::{
     flow_metrics::{LatencySamples, LinkMetrics},
     news::News,
 };
-use flow::Flow;
+use flow::{Backlog, Flow};
 
 /// What a lane tells its task's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +79,9 @@ pub(super) enum Event {
     FindTarget,
     /// Nothing is outstanding any more; told after [`Lane::drain`].
     Settled,
+    /// What is outstanding will not be delivered by this owner: the target lacks what is not read again; told
+    /// after [`Lane::drain`].
+    Unsettled,
 }
 
 /// What lanes of one link share.
@@ -87,6 +95,7 @@ pub(super) struct Shared {
     /// Start of the monotonic clock that senders are told.
     pub(super) base: Instant,
     pub(super) news: News,
+    pub(super) rewriter: Rewriter,
 }
 
 impl Shared {
@@ -231,7 +240,7 @@ impl Lane {
     }
 
     /// Stops to flow: what is outstanding is forgotten. Gives the number of records that may still
-    /// arrive.
+    /// arrive, or were there and are lost.
     pub(super) fn close(&self) -> u64 {
         let mut state = self.lock();
         state.run += 1;
@@ -241,7 +250,8 @@ impl Lane {
         if let Some(fetcher) = &flow.fetcher {
             fetcher.stop(&self.source);
         }
-        flow.held.iter().map(|held| u64::from(held.records)).sum()
+        let held: u64 = flow.held.iter().map(|held| u64::from(held.records)).sum();
+        held + flow.lost_records
     }
 
     /// Reads nothing more and sends only what the sender holds. True: nothing is outstanding; else
@@ -255,7 +265,7 @@ impl Lane {
         if let Some(fetcher) = flow.fetcher.take() {
             fetcher.stop(&self.source);
         }
-        flow.backlog = None;
+        flow.forget_unread();
         flow.fault_ahead = None;
         flow.clear_line();
         if flow.at_outlet == 0 {
@@ -302,7 +312,7 @@ impl Lane {
             return flow.next();
         }
         flow.adapt(fetched.records.len());
-        flow.backlog = Some((fetched, occupied));
+        flow.backlog = Some(Backlog::new(fetched, occupied));
         self.take_backlog(&mut state);
         self.pump(&mut state);
         state.flow.as_ref().map_or(Next::Gone, Flow::next)

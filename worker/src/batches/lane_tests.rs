@@ -19,6 +19,8 @@ mod counting;
 mod memory;
 #[path = "lane_tests/random.rs"]
 mod random;
+#[path = "lane_tests/rewriting.rs"]
+mod rewriting;
 #[path = "lane_tests/source.rs"]
 mod source;
 
@@ -590,4 +592,44 @@ fn a_drain_that_finds_another_owner_ahead_waits_for_nothing() {
     rig.lane.target_seen(&view(61));
     assert_eq!(rig.events(), [Event::Settled]);
     assert!(rig.sent().is_empty());
+}
+
+/// Another owner's batches end within one of ours: the rest of it is delivered by nobody.
+#[test]
+fn a_drain_that_is_overtaken_by_half_is_not_settled() {
+    let rig = Rig::running(RigMade::default());
+    rig.fetch(&[batch(0, 10)]);
+    let sent = rig.sent();
+    assert!(!rig.lane.drain());
+    tell(&sent[0], Answer::OutOfOrder);
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    rig.lane.target_seen(&view(4));
+    assert_eq!(rig.events(), [Event::Unsettled]);
+    assert_eq!(rig.lane.close(), 10, "some of them may be there");
+    assert_eq!(rig.checkpoint(), 0);
+}
+
+#[test]
+fn a_drain_whose_target_has_lost_what_it_had_acknowledged_is_not_settled() {
+    let rig = Rig::running(RigMade::default());
+    let batches: Vec<_> = (0..3).map(|number| batch(number * 10, 10)).collect();
+    rig.fetch(&batches[..2]);
+    ack_all(&rig);
+    assert_eq!(rig.checkpoint(), 20);
+    rig.fetch(&batches[2..]);
+    let sent = rig.sent();
+    assert!(!rig.lane.drain());
+    // An unclean change of leaders: ten acknowledged records are gone.
+    tell(&sent[0], Answer::OutOfOrder);
+    assert_eq!(rig.events(), [Event::AskTarget]);
+    rig.lane.target_seen(&view(10));
+    assert_eq!(rig.events(), [Event::Unsettled]);
+    assert!(rig.sent().is_empty());
+    assert_eq!(
+        rig.checkpoint(),
+        10,
+        "what is saved claims no more than is there"
+    );
+    assert_eq!(rig.lane.close(), 20, "ten on the way and ten lost");
+    assert_eq!(rig.budget.used_bytes(), 0);
 }

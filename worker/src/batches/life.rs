@@ -1,14 +1,23 @@
 //! One task's life: start, flow, faults and stop, and whatever takes time in between.
+//!
+//! The records engine leaves these decisions to the machine of `model::task`. That machine cannot take them for
+//! this engine without losing what is promised here, so they are told apart on purpose:
+//! - to begin again is no fault ([`End::Again`]): a new line, another owner ahead or a refused record end a flow
+//!   that is well, and how long to pause then depends on how far it has got;
+//! - a fault stays shown while the task already runs again, until it has got further than that;
+//! - a shut fence stops only the beginning; what delivers each record once goes on without a lease;
+//! - the time for a drain comes with each stop, and what is left of the machine's `Release` and `Kill` is done
+//!   by the supervisor and by dropping the flow.
 
-use std::{future::Future, sync::Arc, time::Duration};
+mod act;
+
+use std::{sync::Arc, time::Duration};
 
 use kreplicator_model::{
-    backoff::Backoff,
-    exact::{Checkpoint, Restart, Stop as SenderStop, TargetView},
+    exact::{Checkpoint, Restart},
     ids::Offset,
     task::FaultKind,
 };
-use kreplicator_wire::topic::Leader;
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep, sleep_until, timeout_at},
@@ -16,25 +25,19 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use self::act::act;
 use super::{
-    ends,
-    lane::{Event, Lane, Side},
+    lane::{Event, Lane},
     link::Tools,
     mailbox,
-    scan::Unread,
-    start::Starter,
 };
 use crate::{
     engine::{State, Stopped},
-    fault::{Fault, Kind},
+    fault::Fault,
 };
 
-/// Longest question for the leader of the target partition.
-const LEADER_TIME: Duration = Duration::from_secs(10);
 /// Between questions that were not answered, to begin with.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// The most between questions to a target for what it has.
-const VIEW_AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
 /// Why a task does not begin while the fence is shut.
 const UNREGISTERED: &str = "this worker is not registered in the metadata store; the task begins when it \
      is again";
@@ -322,6 +325,7 @@ impl Life {
                     | Event::Cut
                     | Event::NewLine(_)
                     | Event::Overtaken
+                    | Event::Unsettled
                     | Event::Stopped(_),
                 )) => break,
                 Ok(None) | Err(_) => break,
@@ -346,162 +350,47 @@ fn asked(stop: Option<Stop>) -> End {
     stop.map_or(End::Cancelled, End::Stop)
 }
 
-/// Does what the lane asked for; Some: the flow is over.
-async fn act(lane: &Arc<Lane>, tools: &Tools, event: Event) -> Option<End> {
-    let Tools {
-        starter,
-        source,
-        outlets,
-        ..
-    } = tools;
-    match event {
-        Event::AskTarget => note_view(lane, starter, None).await,
-        Event::ReadTail(from) => note_view(lane, starter, Some(from)).await,
-        Event::Read(_) => {
-            source.read(lane);
-            None
-        }
-        Event::FindTarget => {
-            let leader = find_target(lane, starter).await;
-            match leader {
-                Ok(leader) => {
-                    lane.set_outlet(outlets.to(leader.broker));
-                    None
-                }
-                Err(fault) => Some(End::Fault(fault)),
-            }
-        }
-        Event::NewLine(restart) => {
-            warn!(task = %lane.spec.id, reason = %restart.why, from = %restart.from.offset,
-                repeats_max = restart.repeats_max, "counting in this line has come to an end");
-            Some(End::Restart(restart))
-        }
-        Event::Isolate => Some(End::Isolate),
-        Event::Cut => Some(End::Again),
-        Event::Overtaken => {
-            warn!(task = %lane.spec.id, epoch = %lane.spec.epoch,
-                "another worker copies this task while this one is not registered; it is left to the other");
-            Some(End::Again)
-        }
-        Event::Stopped(SenderStop::NewerLine | SenderStop::TakeOver) => Some(End::Again),
-        // Refusals are told by the outlet, with their reason.
-        Event::Stopped(SenderStop::Terminal(_)) => None,
-        Event::Failed(fault) => Some(End::Fault(fault)),
-        Event::OutOfRange => out_of_range(lane, starter).await,
-        Event::Settled => None,
-    }
-}
-
-/// Tells the lane what the target says; asked until it answers, or asking again cannot help.
-async fn note_view(lane: &Arc<Lane>, starter: &Starter, tail_from: Option<Offset>) -> Option<End> {
-    let producer = lane.checkpoint()?.producer;
-    let asked = || async move {
-        let mut view = starter.view(lane, producer).await?;
-        if let Some(from) = tail_from {
-            // The target may have deleted what lies before.
-            let from = from.max(view.start);
-            let tail = starter.read_tail(lane, producer, from, view.end).await?;
-            view.tail = Some(tail);
-        }
-        Ok::<_, Unread>(view)
-    };
-    match until_heard(lane, asked).await {
-        Ok(view) => {
-            lane.target_seen(&view);
-            None
-        }
-        Err(fault) => Some(End::Fault(fault)),
-    }
-}
-
-/// Asks the target until it answers, less and less often.
-///
-/// # Errors
-/// What asking again cannot help.
-async fn until_heard<F>(lane: &Lane, mut ask: impl FnMut() -> F) -> Result<TargetView, Fault>
-where
-    F: Future<Output = Result<TargetView, Unread>>,
-{
-    let backoff = Backoff::new(AGAIN_AFTER, VIEW_AGAIN_AFTER_MAX);
-    let mut attempt = 0;
-    loop {
-        match ask().await {
-            Ok(view) => return Ok(view),
-            Err(Unread::Late(fault)) => lane.trouble(Side::Target, Some(&fault.cause)),
-            Err(fault) => return Err(fault.into()),
-        }
-        sleep(backoff.delay(attempt, rand::random())).await;
-        attempt += 1;
-    }
-}
-
-async fn find_target(lane: &Arc<Lane>, starter: &Starter) -> Result<Leader, Fault> {
-    loop {
-        let deadline = Instant::now() + LEADER_TIME;
-        let client = &starter.target.client;
-        match client.leader(&lane.target, deadline).await {
-            Ok(leader) => return Ok(leader),
-            Err(fault) if fault.is_retryable() => {
-                lane.trouble(Side::Target, Some(&fault.to_string()));
-                sleep(AGAIN_AFTER).await;
-            }
-            Err(fault) => return Err(ends::fault(Kind::Target, client, &fault)),
-        }
-    }
-}
-
-/// The source has nothing at the position: a gap, or a truncation; the start tells which.
-async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> Option<End> {
-    let Some(position) = lane.position() else {
-        return Some(End::Again);
-    };
-    match starter.source.committed_range(&lane.source).await {
-        Ok((start, end)) => {
-            lane.measured(start, end);
-            if position > end {
-                return Some(End::Fault(Fault::truncated(position, end)));
-            }
-            if position < start {
-                lane.source_lost(start);
-                return None;
-            }
-            Some(End::Again)
-        }
-        Err(fault) => Some(End::Fault(ends::fault(
-            Kind::Source,
-            &starter.source.client,
-            &fault,
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use kreplicator_model::exact::DeliveryMode;
+
     use super::*;
-    use crate::batches::testkit::{Rig, RigMade};
+    use crate::batches::{
+        testkit,
+        tests::{context, engine_behind, spec},
+    };
 
-    fn fault() -> Fault {
-        Fault::new(Kind::Target, "the user lacks the permission DESCRIBE")
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_target_that_is_silent_is_asked_less_and_less_often() {
-        let rig = Rig::running(RigMade::default());
-        let mut asked = 0_u32;
-        let heard = until_heard(&rig.lane, || {
-            asked += 1;
-            async { Err(Unread::Late(fault())) }
+    /// How a task ends that has nothing on its way, beside a group that cannot be reached.
+    async fn end_of(is_watched: bool) -> Stopped {
+        let engine = engine_behind(Arc::default());
+        let (tools, shared) = {
+            let mut state = engine.lock();
+            let running = engine.link(&mut state, &context("client"));
+            (Arc::clone(&running.tools), Arc::clone(&running.shared))
+        };
+        let (sender, events) = mailbox::mailbox();
+        let (_stops, stops) = mailbox::mailbox();
+        let lane = Lane::new(1, spec(0), shared, sender);
+        testkit::open(&lane, Offset(7), DeliveryMode::ExactlyOnce, false);
+        if is_watched {
+            tools.commits.watch(&lane);
+        }
+        let life = Life::new(Parts {
+            lane,
+            events,
+            stops,
+            tools,
+            cancel: CancellationToken::new(),
         });
-        let silence = tokio::time::timeout(Duration::from_secs(60), heard).await;
-        assert!(silence.is_err(), "it never ends by itself");
-        assert!((12..=30).contains(&asked), "{asked} questions in a minute");
-        assert_eq!(rig.lane.status().cause, fault().cause);
+        let (reply, stopped) = oneshot::channel();
+        let deadline = Duration::from_secs(1);
+        life.stop(Stop { deadline, reply }).await;
+        stopped.await.expect("told")
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_asking_again_cannot_help_ends_it() {
-        let rig = Rig::running(RigMade::default());
-        let heard = until_heard(&rig.lane, || async { Err(Unread::Failed(fault())) });
-        assert_eq!(heard.await, Err(fault()));
+    async fn a_task_whose_last_checkpoint_is_not_saved_does_not_end_clean() {
+        assert_eq!(end_of(true).await, Stopped::Unsaved);
+        assert_eq!(end_of(false).await, Stopped::Clean, "there was none");
     }
 }

@@ -20,6 +20,7 @@ use super::{
     lane::{Lane, Next, Shared},
     metrics::BatchMetrics,
     outlet::Patience,
+    rewriter::Rewriter,
     source::Source,
     start::Starter,
     target::Outlets,
@@ -45,6 +46,7 @@ pub(super) struct Common {
     pub(super) base: Instant,
     pub(super) news: News,
     pub(super) spawner: Spawner,
+    pub(super) rewriter: Rewriter,
     pub(super) cancel: CancellationToken,
 }
 
@@ -87,6 +89,7 @@ impl Running {
             base,
             news,
             spawner,
+            rewriter,
             cancel,
         } = common;
         let link = &context.link.id;
@@ -98,6 +101,7 @@ impl Running {
             paths: BatchMetrics::new(link),
             base,
             news,
+            rewriter,
         });
         let side = context.link.checkpoint_on;
         let keeper = match side {

@@ -4,7 +4,8 @@
 //! - [`lane`]: one task on the data path. [`life`]: the same task over time. [`start`]: where it begins.
 //!   [`mod@mailbox`]: what lane and life tell each other.
 //! - [`source`], [`fetcher`], [`nearest`]: reading. [`target`], [`outlet`]: sending. [`commits`]: checkpoints.
-//! - [`intake`]: which batches pass, and which are written anew or dropped.
+//! - [`intake`]: which batches pass, which are dropped, and which are written anew. [`rewriter`]: where that
+//!   is done.
 //! - [`ends`], [`scan`]: questions to clusters.
 //!
 //! Per worker there are, for each link, one connection to each source broker and one to each target
@@ -26,6 +27,7 @@ mod mailbox;
 pub mod metrics;
 mod nearest;
 mod outlet;
+mod rewriter;
 mod scan;
 mod source;
 mod start;
@@ -64,6 +66,7 @@ use self::{
     life::{Life, Parts, Stop},
     link::Running,
     mailbox::mailbox,
+    rewriter::Rewriter,
 };
 use crate::{
     budget::Budget,
@@ -99,6 +102,8 @@ struct State {
     clients: BTreeMap<ClusterId, (Cluster, ClusterClient)>,
     /// Links made so far; each has connections of its own.
     links_made: u32,
+    /// One for all links; there from the first one on.
+    rewriter: Option<Rewriter>,
 }
 
 impl State {
@@ -160,10 +165,29 @@ impl BatchEngine {
         {
             return client.clone();
         }
-        let client = ends::client(cluster, &self.secrets, self.spawner.tracker());
+        let client = ends::client(
+            cluster,
+            &self.secrets,
+            self.config.silence_max,
+            &self.spawner,
+        );
         let kept = (cluster.clone(), client.clone());
         state.clients.insert(cluster.id.clone(), kept);
         client
+    }
+
+    /// Where batches are opened; one for all links.
+    fn rewriter(&self, state: &mut State) -> Rewriter {
+        let begin = || {
+            let (rewriter, jobs) = Rewriter::new();
+            let working = rewriter::work(jobs, self.config.rewrites_max);
+            let closing = self.closing.clone();
+            self.spawner.spawn("the rewriting of batches", async move {
+                closing.run_until_cancelled(working).await;
+            });
+            rewriter
+        };
+        state.rewriter.get_or_insert_with(begin).clone()
     }
 
     /// What tasks of a link share; made anew when the link has changed.
@@ -176,6 +200,7 @@ impl BatchEngine {
         if !is_current {
             let source = self.client(state, &context.source);
             let target = self.client(state, &context.target);
+            let rewriter = self.rewriter(state);
             state.links_made += 1;
             let running = Running::new(
                 link::Ends {
@@ -193,6 +218,7 @@ impl BatchEngine {
                     base: self.base,
                     news: self.news.clone(),
                     spawner: self.spawner.clone(),
+                    rewriter,
                     cancel: self.closing.child_token(),
                 },
             );

@@ -16,7 +16,7 @@ use kreplicator_batch::{
 };
 
 pub(super) use broker::FakeBroker;
-pub(super) use rig::{BASE_TIME, Made as RigMade, PRODUCER, Rig, Shutter};
+pub(super) use rig::{BASE_TIME, Made as RigMade, PRODUCER, Rig, Shutter, open};
 
 /// More than any test writes.
 pub(super) const PLENTY: usize = 1 << 24;
@@ -170,6 +170,26 @@ impl Made {
         batch.verify().expect("sound");
         batch
     }
+}
+
+/// One record of so many bytes, which hardly take any while it is compressed.
+pub(super) fn inflating(base: i64, plain_bytes: usize, time: TimestampType) -> Batch {
+    let mut builder = BatchBuilder::new(Settings {
+        attributes: Attributes::new(Compression::Zstd, time),
+        append_time: BASE_TIME,
+        base_offset: base,
+        ..Settings::new(Compression::Zstd, PLENTY)
+    });
+    let value = [format!("{base}:").into_bytes(), vec![0; plain_bytes]].concat();
+    let record = Record {
+        offset: base,
+        timestamp: BASE_TIME,
+        key: None,
+        value: Some(&value),
+        headers: Headers::EMPTY,
+    };
+    assert_eq!(builder.push(&record).expect("legal"), Push::Added);
+    builder.finish().expect("legal").expect("not empty")
 }
 
 /// The timestamp of the record at a source offset.

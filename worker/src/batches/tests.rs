@@ -60,13 +60,13 @@ impl SecretSource for NoSecrets {
     }
 }
 
-fn engine() -> Arc<BatchEngine> {
+pub(super) fn engine() -> Arc<BatchEngine> {
     let fence = Arc::new(Shutter::default());
     fence.shut();
     engine_behind(fence)
 }
 
-fn engine_behind(fence: Arc<Shutter>) -> Arc<BatchEngine> {
+pub(super) fn engine_behind(fence: Arc<Shutter>) -> Arc<BatchEngine> {
     BatchEngine::new(
         BatchConfig::new(WorkerId::new("w").expect("legal")),
         Arc::new(NoSecrets),
@@ -87,7 +87,7 @@ fn cluster(id: &str, client_id: &str) -> Cluster {
     }
 }
 
-fn context(client_id: &str) -> Arc<LinkContext> {
+pub(super) fn context(client_id: &str) -> Arc<LinkContext> {
     let (source, target) = (cluster("a", client_id), cluster("b", client_id));
     let link = Link {
         id: link_id("a-b"),
@@ -108,7 +108,7 @@ fn context(client_id: &str) -> Arc<LinkContext> {
     })
 }
 
-fn spec(partition: i32) -> TaskSpec {
+pub(super) fn spec(partition: i32) -> TaskSpec {
     TaskSpec {
         id: task(partition),
         epoch: OwnerEpoch(1),

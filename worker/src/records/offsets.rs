@@ -159,7 +159,7 @@ fn ask<C: ConsumerContext>(
     let mut groups_left = u32::try_from(by_leader.len()).unwrap_or(u32::MAX);
     for group in by_leader.into_values() {
         let left = end.saturating_duration_since(Instant::now());
-        let part = (left / groups_left).clamp(LEADER_TIME_MIN, LEADER_TIME_MAX);
+        let part = leader_time(left, groups_left);
         groups_left -= 1;
         // Who does not answer has no answer.
         if let Ok(found) = ask_once(consumer, &group, part) {
@@ -170,6 +170,12 @@ fn ask<C: ConsumerContext>(
         return Err(Code::OperationTimedOut);
     }
     Ok(answers)
+}
+
+/// The time of one of so many leaders, of what is left for all: its part. No more than one needs that is there,
+/// or one who is silent uses up what else is to be asked in the same time.
+fn leader_time(left: Duration, leaders_left: u32) -> Duration {
+    (left / leaders_left.max(1)).clamp(LEADER_TIME_MIN, LEADER_TIME_MAX)
 }
 
 fn ask_once<C: ConsumerContext>(
@@ -260,6 +266,19 @@ mod tests {
     use rdkafka::{ClientConfig, mocking::MockCluster};
 
     use super::*;
+
+    #[test]
+    fn one_leader_never_has_the_time_of_all() {
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            leader_time(seconds(60), 2),
+            seconds(2),
+            "though nobody hurries"
+        );
+        assert_eq!(leader_time(seconds(60), 1), seconds(2));
+        assert_eq!(leader_time(seconds(4), 4), seconds(1));
+        assert_eq!(leader_time(seconds(1), 100), Duration::from_millis(500));
+    }
 
     #[test]
     fn leaders_that_are_silent_leave_time_for_the_others() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kreplicator_worker::engine::{Engine, State, Stopped};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use tokio::time::Instant;
 
 use crate::rig::{
@@ -118,5 +119,32 @@ async fn c109_everything_is_let_go_within_the_deadline() {
         began.elapsed() < Duration::from_secs(15),
         "{:?}",
         began.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_whose_last_checkpoint_is_refused_says_that_the_next_owner_reads_again() {
+    let rig = Rig::new();
+    rig.topic("orders", 1);
+    fill(&rig.source, "orders", &numbered(0, 0..10));
+    let task = rig.start("orders", 0);
+    copied(task.as_ref(), 10).await;
+    status_where(task.as_ref(), "the save", |_| {
+        rig.committed("orders", 0)
+            .is_some_and(|(offset, _)| offset == 10)
+    })
+    .await;
+
+    let refusals = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED; 1_000];
+    rig.source
+        .request_errors(RDKafkaApiKey::OffsetCommit, &refusals);
+    fill(&rig.source, "orders", &numbered(0, 10..20));
+    copied(task.as_ref(), 20).await;
+    assert_eq!(task.stop(STOP).await, Stopped::Unsaved);
+    let copy = values(&read(&rig.target, "orders", 1, 20).await, 0);
+    assert_eq!(copy.len(), 20, "everything is there");
+    assert_eq!(
+        rig.committed("orders", 0).map(|(offset, _)| offset),
+        Some(10)
     );
 }

@@ -99,6 +99,7 @@ impl Sender {
 
     /// `end`: where the delivered records end at the target, where it is known.
     fn ahead(&mut self, delivered: Count, end: Option<Offset>) {
+        self.is_lacking = delivered < self.window.pushed();
         let (skipped, reread) = self.window.reconcile(delivered);
         self.counts.skipped_records += skipped;
         if let Some(end) = end {
@@ -129,6 +130,7 @@ impl Sender {
     }
 
     fn behind(&mut self, count: Count, records: u64) {
+        self.is_lacking = true;
         self.counts.healed_records += records;
         let Some(target) = count.minus(records) else {
             self.end(Action::Stop(Stop::TakeOver));

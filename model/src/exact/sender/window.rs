@@ -128,6 +128,12 @@ impl Window {
         self.cursor
     }
 
+    /// The records of the line that were pushed, or passed over before them, as far as the front.
+    pub(super) fn pushed(&self) -> Count {
+        let last = self.entries.back();
+        last.map_or(self.front.count, |entry| entry.end)
+    }
+
     pub(super) fn oldest(&self) -> Option<BatchId> {
         self.entries.front().map(|entry| entry.id)
     }

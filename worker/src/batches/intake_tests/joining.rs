@@ -63,7 +63,7 @@ fn joining_keeps_to_the_limit_of_the_target_and_to_its_own() {
         .map(|offset| passed(Made::dense(offset, 1).values_of(TINY_BYTES - 100).batch()))
         .collect();
     let (joined, count) = join(&line, &NO_LIMITS).expect("some fit");
-    assert!(joined.batch.size_bytes() <= JOINED_BYTES_MAX);
+    assert!(joined.batch.size_bytes() <= join::JOINED_BYTES_MAX);
     assert!((50..70).contains(&count), "{count}");
 
     // Not even two fit.
@@ -85,6 +85,21 @@ fn what_unfolds_beyond_the_limit_is_not_joined_into_a_batch_too_large() {
         assert!(count < line.len());
         assert_eq!(joined.records as usize, count * 100);
     }
+}
+
+#[test]
+fn one_that_only_looks_tiny_is_not_unfolded_and_goes_by_itself() {
+    let swollen = |plain_bytes| {
+        let time = kreplicator_batch::TimestampType::CreateTime;
+        passed(inflating(2, plain_bytes, time))
+    };
+    let bomb = swollen(JOINED_PLAIN_BYTES_MAX);
+    assert!(bomb.batch.size_bytes() < TINY_BYTES);
+    assert!(join(&[one(0), one(1), bomb.clone()], &NO_LIMITS).is_none());
+    assert!(join(&[bomb, one(3), one(4)], &NO_LIMITS).is_none());
+    // Where all are what they look like.
+    let line = [one(0), one(1), swollen(10_000)];
+    assert_eq!(join(&line, &NO_LIMITS).map(|(_, count)| count), Some(3));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use super::*;
 use crate::batches::testkit::PLENTY;
-use kreplicator_batch::records::{Record, Unpacked};
+use kreplicator_batch::records::{Record, Times, Unpacked};
 
 const OLD: [&str; 17] = [
     "old-append1-lz4",

@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
-use kreplicator_batch::{Producer as WireProducer, patch};
+use kreplicator_batch::{Producer as WireProducer, aborted::AbortedTransaction, patch};
 use kreplicator_model::{
     exact::{self, BatchId, Now, ReadFrom, Sender},
     ids::{Offset, UnixMillis},
@@ -15,7 +15,7 @@ use super::{Next, Opening};
 use crate::{
     batches::{
         fetcher::{FetcherHandle, Occupied},
-        intake::{self, Doubt, Intake, Path, Ready},
+        intake::{self, Doubt, Intake, Path, Ready, Unread},
         nearest::Nearest,
         outlet::OutletHandle,
     },
@@ -33,6 +33,8 @@ const FETCH_BYTES_MAX: i32 = 8 << 20;
 const FETCH_BYTES_ONE: i32 = 100 << 20;
 /// Batches in line before tiny ones are joined: below, latency counts more.
 const JOIN_FROM: usize = 8;
+/// How far batches are expected to unfold before any has: what text and JSON seldom exceed.
+const UNFOLDS: u64 = 8;
 /// What a fetcher told last counts for so long after its broker's last answer: an answer leaves out what
 /// has not changed.
 const HEARD_MAX: Duration = Duration::from_secs(3);
@@ -47,8 +49,16 @@ pub(super) struct Flow {
     pub(super) line: VecDeque<(Ready, u64)>,
     /// Batches that may have to be sent again.
     pub(super) held: VecDeque<Held>,
-    /// An answer that there was no room for; its memory belongs to the fetcher.
-    pub(super) backlog: Option<(Fetched, Occupied)>,
+    /// What of an answer is not taken yet, for want of room or since a batch has to be opened.
+    pub(super) backlog: Option<Backlog>,
+    /// Number of the job that opens the next batch of it.
+    pub(super) opening: Option<u64>,
+    /// Jobs so far.
+    pub(super) jobs: u64,
+    /// How far batches are expected to unfold, as a multiple of their size.
+    pub(super) unfolds: u64,
+    /// So many bytes were not enough for the batch that is next.
+    pub(super) tried_bytes: u64,
     /// Bytes of an answer that there was no room for anywhere: it is fetched again once there is.
     pub(super) starved: Option<u64>,
     pub(super) share: Share,
@@ -77,8 +87,30 @@ pub(super) struct Flow {
     pub(super) fault_ahead: Option<Fault>,
     /// The source has lost what lies between the position and this offset.
     pub(super) source_lost: Option<Offset>,
+    /// Records that the target had acknowledged and has lost, found out when nothing is read any more.
+    pub(super) lost_records: u64,
     /// How often another owner was found to be ahead, as far as it was dealt with.
     pub(super) overtaken: u64,
+}
+
+/// What of an answer is not taken yet; its memory belongs to the fetcher.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    pub(super) unread: Unread,
+    _occupied: Occupied,
+}
+
+impl Backlog {
+    pub(super) fn new(fetched: Fetched, occupied: Occupied) -> Self {
+        let aborted = fetched.aborted.iter().map(|aborted| AbortedTransaction {
+            producer_id: aborted.producer_id,
+            first_offset: aborted.first_offset.0,
+        });
+        Self {
+            unread: Unread::new(fetched.records, aborted.collect()),
+            _occupied: occupied,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -124,6 +156,10 @@ impl Flow {
             line: VecDeque::new(),
             held: VecDeque::new(),
             backlog: None,
+            opening: None,
+            jobs: 0,
+            unfolds: UNFOLDS,
+            tried_bytes: 0,
             starved: None,
             share,
             fetcher: None,
@@ -141,6 +177,7 @@ impl Flow {
             failed: false,
             fault_ahead: None,
             source_lost: None,
+            lost_records: 0,
             overtaken: 0,
         }
     }
@@ -234,6 +271,32 @@ impl Flow {
         }
     }
 
+    /// What is not taken yet is not wanted any more. A job under way is passed over when it is done.
+    pub(super) fn forget_unread(&mut self) {
+        self.backlog = None;
+        self.opening = None;
+        self.tried_bytes = 0;
+        self.starved = None;
+    }
+
+    /// The next batch was opened within so many bytes.
+    pub(super) fn note_opened(&mut self, plain_bytes: u64) {
+        let was_enough = std::mem::take(&mut self.tried_bytes) == 0;
+        let Some(backlog) = &mut self.backlog else {
+            return;
+        };
+        if let Some(closed) = backlog.unread.closed()
+            && !was_enough
+        {
+            // What follows is likely to be alike.
+            self.unfolds = (plain_bytes / closed.bytes().max(1)).max(UNFOLDS);
+        }
+        backlog.unread.opened();
+        if backlog.unread.is_over() {
+            self.backlog = None;
+        }
+    }
+
     /// Accounts for what the intake has passed without a record to send.
     pub(super) fn pass(&mut self) {
         let position = self.intake.position();
@@ -321,8 +384,7 @@ impl Flow {
     /// Goes back, or forward, to another place of the source. What the sender still holds stays.
     pub(super) fn reread(&mut self, from: ReadFrom, spec: &TaskSpec, doubt: Option<Doubt>) {
         self.clear_line();
-        self.backlog = None;
-        self.starved = None;
+        self.forget_unread();
         self.fault_ahead = None;
         self.source_lost = None;
         while self

@@ -1,76 +1,13 @@
-//! What moves a lane: answers of the source become ready batches, the sender says what to do, and what is
-//! acknowledged makes room.
+//! What moves a lane: the sender says what to do with ready batches, and what is acknowledged makes room.
 
 use std::sync::Arc;
 
-use kreplicator_batch::aborted::AbortedTransaction;
 use kreplicator_model::exact::{self, BatchId};
 
 use super::{Event, Lane, Next, State, flow::Flow};
-use crate::{
-    batches::{fetcher::FetcherHandle, intake::Taken, outlet::Item},
-    budget::Grant,
-    fault::{Fault, Kind},
-};
-
-/// Batches in line are no more than this; an answer is taken whole.
-const LINE_MAX: usize = 64;
+use crate::{batches::outlet::Item, budget::Grant};
 
 impl Lane {
-    /// Turns the backlog into ready batches as far as there is memory.
-    pub(super) fn take_backlog(&self, state: &mut State) {
-        let Some(flow) = state.flow.as_mut() else {
-            return;
-        };
-        if flow.line.len() >= LINE_MAX {
-            return;
-        }
-        let Some((fetched, occupied)) = flow.backlog.take() else {
-            return;
-        };
-        let bytes = fetched.records.len() as u64;
-        match flow.share.take(bytes) {
-            Grant::Granted => {}
-            Grant::NotNow => {
-                // Those that wait long must not use up what others read with (C036).
-                let may_wait = flow.fetcher.as_ref().is_none_or(FetcherHandle::has_room);
-                if may_wait {
-                    flow.backlog = Some((fetched, occupied));
-                } else {
-                    flow.starved = Some(bytes);
-                }
-                return;
-            }
-            Grant::Never => {
-                let limit = self.shared.budget.limit_bytes();
-                let position = flow.intake.position();
-                let fault = Fault::new(
-                    Kind::Memory,
-                    format!(
-                        "the batch at source offset {position} has some {bytes} bytes, more than the \
-                         memory budget of this worker ({limit} bytes) can hold for one task; raise it"
-                    ),
-                );
-                return self.fail_locked(state, fault);
-            }
-        }
-        let aborted = fetched.aborted.iter().map(|aborted| AbortedTransaction {
-            producer_id: aborted.producer_id,
-            first_offset: aborted.first_offset.0,
-        });
-        let mut taken = Taken::default();
-        let outcome = flow
-            .intake
-            .take(fetched.records, aborted.collect(), &mut taken);
-        self.shared.paths.dropped(taken.dropped);
-        if let Some(needed) = taken.bytes_needed {
-            flow.needs(needed);
-        }
-        flow.enqueue(taken.ready, bytes);
-        flow.pass();
-        flow.fault_ahead = outcome.err();
-    }
-
     /// Does whatever can be done now.
     pub(super) fn pump(self: &Arc<Self>, state: &mut State) {
         let run = state.run;
@@ -101,11 +38,9 @@ impl Lane {
                     flow.failed = true;
                     self.tell(Event::Overtaken);
                 }
-                // Another owner has delivered what is on its way, or more; where that ends is told by what
-                // follows, and who drains reads nothing more.
+                // Who drains reads nothing more.
                 Some(exact::Action::Reread { .. }) if flow.draining => {
-                    flow.failed = true;
-                    self.tell(Event::Settled);
+                    return self.end_drain(state);
                 }
                 Some(exact::Action::Reread { from }) => {
                     if let Some(fetcher) = flow.fetcher.take() {
@@ -135,6 +70,25 @@ impl Lane {
             }
         }
         self.settle(state);
+    }
+
+    /// Ends a drain that would have to read again: another owner has delivered what is on its way, or more,
+    /// and where that ends is told by what follows; or the target lacks some of it.
+    fn end_drain(&self, state: &mut State) {
+        let Some(flow) = state.flow.as_mut() else {
+            return;
+        };
+        flow.failed = true;
+        if !flow.sender.target_lacks() {
+            return self.tell(Event::Settled);
+        }
+        let told = state.checkpoint.map(|checkpoint| checkpoint.place.count);
+        let checkpoint = flow.sender.checkpoint();
+        let lost = told.and_then(|told| told.since(checkpoint.place.count));
+        flow.lost_records = lost.unwrap_or(0);
+        // What is saved last claims nothing that is lost.
+        state.checkpoint = Some(checkpoint);
+        self.tell(Event::Unsettled);
     }
 
     /// Whether another owner was found to be ahead since this was asked last, while it is not known whose
@@ -248,20 +202,13 @@ impl Lane {
                 self.read_on(flow);
             }
         }
-        if flow.backlog.is_some() {
-            self.take_backlog(state);
-            let Some(flow) = state.flow.as_mut() else {
-                return;
-            };
-            if flow.backlog.is_none() && !flow.failed {
-                self.read_on(flow);
-                self.pump(state);
-            }
+        if self.take_backlog(state) {
+            self.went_on(state);
         }
     }
 
     /// There is room again: the fetcher reads on, or, when it has ended, another one is looked for.
-    fn read_on(self: &Arc<Self>, flow: &mut Flow) {
+    pub(super) fn read_on(self: &Arc<Self>, flow: &mut Flow) {
         if !matches!(flow.next(), Next::Read { .. }) {
             return;
         }

@@ -7,6 +7,7 @@ use kreplicator_model::{
     ids::Offset,
     spec,
 };
+use kreplicator_wire::topic::TopicId;
 use tracing::warn;
 
 use super::{Lane, Side, State};
@@ -72,7 +73,6 @@ impl Lane {
 
     /// What is told of the task.
     pub(in crate::batches) fn status(&self) -> Status {
-        // Once: whoever decodes batches holds it for long.
         let (numbers, log, mode, path) = {
             let state = self.lock();
             (state.numbers(), state.log(), state.mode, state.path)
@@ -120,6 +120,14 @@ impl Lane {
     /// Records may come twice from now on, or have.
     pub(in crate::batches) fn break_promise(&self, why: exact::Reason) {
         self.lock().broken.get_or_insert(why);
+    }
+
+    /// Whether a topic of this id is the one that is written to. One that was made anew takes nothing that is
+    /// meant for the one before.
+    pub(in crate::batches) fn writes_topic(&self, told: Option<TopicId>) -> bool {
+        let state = self.lock();
+        let known = state.flow.as_ref().and_then(|flow| flow.target_topic_id);
+        known.zip(told).is_none_or(|(known, told)| known == told)
     }
 
     /// Whether it is read by a fetcher now.

@@ -241,6 +241,8 @@ proptest! {
         for step in steps {
             world.step(step);
         }
+        // What is joined anew may end elsewhere than what the target has of it: a drain reads nothing again.
+        let mut is_cut = false;
         if drain_at_the_end {
             let mut is_settled = world.rig.lane.drain();
             world.events.extend(world.rig.events());
@@ -248,7 +250,8 @@ proptest! {
                 if is_settled {
                     break;
                 }
-                if world.events.front() == Some(&Event::Settled) {
+                is_cut |= world.events.front() == Some(&Event::Unsettled);
+                if is_cut || world.events.front() == Some(&Event::Settled) {
                     is_settled = true;
                 }
                 if !is_settled {
@@ -275,8 +278,11 @@ proptest! {
             let all: Vec<i64> = (0..world.end()).collect();
             prop_assert_eq!(&world.target.records, &all);
         }
-        prop_assert_eq!(world.rig.budget.used_bytes(), 0);
+        if !is_cut {
+            prop_assert_eq!(world.rig.budget.used_bytes(), 0);
+        }
         prop_assert_eq!(world.rig.with_fetcher(|fetcher| fetcher.occupied_bytes()), 0);
-        prop_assert_eq!(world.rig.lane.close(), 0);
+        prop_assert_eq!(world.rig.lane.close() > 0, is_cut);
+        prop_assert_eq!(world.rig.budget.used_bytes(), 0);
     }
 }

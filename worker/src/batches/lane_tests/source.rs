@@ -1,4 +1,4 @@
-//! A source that is not what it was.
+//! A source, or a target, that is not what it was.
 
 use super::*;
 
@@ -59,4 +59,20 @@ fn a_source_log_that_was_cut_below_what_was_copied_is_a_fault_even_when_it_has_g
     rig.lane.close();
     rig.reopen(Offset(10), true);
     assert!(rig.events().is_empty());
+}
+
+#[test]
+fn a_target_topic_that_was_made_anew_is_not_the_one_that_is_written_to() {
+    let (old, new) = (TopicId::from_u128(1), TopicId::from_u128(2));
+    let rig = Rig::running(RigMade::default());
+    assert!(
+        rig.lane.writes_topic(Some(new)),
+        "which it was is not known"
+    );
+    let mut state = rig.lane.lock();
+    state.flow.as_mut().expect("open").target_topic_id = Some(old);
+    drop(state);
+    assert!(rig.lane.writes_topic(Some(old)));
+    assert!(rig.lane.writes_topic(None), "an old broker does not tell");
+    assert!(!rig.lane.writes_topic(Some(new)));
 }

@@ -31,6 +31,7 @@ use crate::{
         mailbox,
         metrics::BatchMetrics,
         outlet::{Item, tests::fake},
+        rewriter::{Jobs, Rewriter, Work},
     },
     budget::Budget,
     clock::WallClock,
@@ -97,6 +98,33 @@ impl Default for Made {
     }
 }
 
+/// Begins to flow at a source offset, where the line begins.
+pub(in crate::batches) fn open(lane: &Lane, offset: Offset, mode: DeliveryMode, is_reset: bool) {
+    let worker = WorkerId::new("w").expect("legal");
+    let place = Place {
+        offset,
+        count: Count(0),
+        target_end: Offset(0),
+    };
+    let start = Start {
+        producer: PRODUCER,
+        place,
+        skip_records: 0,
+        skip_end: None,
+        first_alone: false,
+        mode,
+    };
+    let now = lane.shared.now();
+    lane.open(Opening {
+        sender: Sender::new(BatchConfig::new(worker).sender, start, now),
+        producer: PRODUCER,
+        read_from: offset,
+        skip_records: 0,
+        target_topic_id: None,
+        is_reset,
+    });
+}
+
 /// A lane and everything around it.
 #[derive(Debug)]
 pub(in crate::batches) struct Rig {
@@ -112,6 +140,10 @@ struct Around {
     events: mailbox::Receiver<Event>,
     fetcher: FakeFetcher,
     handle: FetcherHandle,
+    /// What is to be opened.
+    jobs: Jobs,
+    /// Opening takes as long as the test wants.
+    holds_jobs: bool,
     /// The outlets set so far; the last is in use.
     outlets: Vec<mpsc::UnboundedReceiver<Item>>,
 }
@@ -125,6 +157,7 @@ impl Rig {
         let budget = Budget::new(made.budget_bytes);
         let fence = Arc::new(Shutter::default());
         let link = link_id("a-b");
+        let (rewriter, jobs) = Rewriter::new();
         let shared = Shared {
             budget: Arc::clone(&budget),
             fence: Arc::clone(&fence) as Arc<dyn OwnershipFence>,
@@ -133,6 +166,7 @@ impl Rig {
             paths: BatchMetrics::new(&link),
             base: Instant::now(),
             news: crate::news::News::default(),
+            rewriter,
         };
         let spec = TaskSpec {
             id: task(made.partition),
@@ -153,6 +187,8 @@ impl Rig {
                 events,
                 fetcher,
                 handle,
+                jobs,
+                holds_jobs: false,
                 outlets: Vec::new(),
             }),
         }
@@ -165,29 +201,7 @@ impl Rig {
 
     /// The same; `is_reset`: no checkpoint tells what was copied before.
     pub(in crate::batches) fn reopen(&self, offset: Offset, is_reset: bool) {
-        let worker = WorkerId::new("w").expect("legal");
-        let place = Place {
-            offset,
-            count: Count(0),
-            target_end: Offset(0),
-        };
-        let start = Start {
-            producer: PRODUCER,
-            place,
-            skip_records: 0,
-            skip_end: None,
-            first_alone: false,
-            mode: self.made.mode,
-        };
-        let now = self.lane.shared.now();
-        self.lane.open(Opening {
-            sender: Sender::new(BatchConfig::new(worker).sender, start, now),
-            producer: PRODUCER,
-            read_from: offset,
-            skip_records: 0,
-            target_topic_id: None,
-            is_reset,
-        });
+        open(&self.lane, offset, self.made.mode, is_reset);
         self.lane
             .set_fetcher(self.with_around(|around| around.handle.clone()));
     }
@@ -217,8 +231,53 @@ impl Rig {
     }
 
     pub(in crate::batches) fn fetch_bytes(&self, offset: Offset, records: bytes::Bytes) -> Next {
-        let occupied = self.with_around(|around| around.fetcher.occupy(records.len()));
-        self.lane.fetched(self.answer(offset, records), occupied)
+        self.hand_in(self.answer(offset, records))
+    }
+
+    /// What the lane wants once all is opened that has to be, unless that is held up.
+    fn hand_in(&self, fetched: Fetched) -> Next {
+        let bytes = fetched.records.len();
+        let occupied = self.with_around(|around| around.fetcher.occupy(bytes));
+        let next = self.lane.fetched(fetched, occupied);
+        if self.open_waiting() == 0 {
+            return next;
+        }
+        self.lane.reading_at()
+    }
+
+    fn open_waiting(&self) -> usize {
+        if self.with_around(|around| around.holds_jobs) {
+            return 0;
+        }
+        std::iter::from_fn(|| self.open_next().then_some(())).count()
+    }
+
+    /// From now on what has to be opened waits for [`Rig::open_next`].
+    pub(in crate::batches) fn hold_jobs(&self) {
+        self.with_around(|around| around.holds_jobs = true);
+    }
+
+    /// Begins to open what has waited longest; None: nothing waits, or it is not wanted now.
+    pub(in crate::batches) fn begin_next(&self) -> Option<Work> {
+        self.with_around(|around| around.jobs.try_recv().ok())?
+            .begin()
+    }
+
+    /// Opens what has waited longest; false: nothing waits.
+    pub(in crate::batches) fn open_next(&self) -> bool {
+        let job = self.with_around(|around| around.jobs.try_recv().ok());
+        job.map(crate::batches::rewriter::Job::run).is_some()
+    }
+
+    /// Number of batches that wait to be opened.
+    pub(in crate::batches) fn jobs_waiting(&self) -> usize {
+        self.with_around(|around| around.jobs.len())
+    }
+
+    /// What has to be opened goes to whoever has this.
+    pub(in crate::batches) fn take_jobs(&self) -> Jobs {
+        let (_, none) = Rewriter::new();
+        self.with_around(|around| std::mem::replace(&mut around.jobs, none))
     }
 
     /// The same, with a transaction that was aborted.
@@ -234,9 +293,7 @@ impl Rig {
             producer_id,
             first_offset: Offset(first_offset),
         });
-        let bytes = fetched.records.len();
-        let occupied = self.with_around(|around| around.fetcher.occupy(bytes));
-        self.lane.fetched(fetched, occupied)
+        self.hand_in(fetched)
     }
 
     /// An answer of the source, as the wire tells it.
@@ -258,11 +315,13 @@ impl Rig {
 
     /// What the lane told its life since the last call.
     pub(in crate::batches) fn events(&self) -> Vec<Event> {
+        self.open_waiting();
         self.with_around(|around| std::iter::from_fn(|| around.events.try_recv()).collect())
     }
 
     /// What was handed to the newest outlet since the last call.
     pub(in crate::batches) fn sent(&self) -> VecDeque<Item> {
+        self.open_waiting();
         self.with_around(|around| {
             let items = around.outlets.last_mut();
             let items = items.map(|items| std::iter::from_fn(|| items.try_recv().ok()).collect());
