@@ -73,7 +73,7 @@ impl Default for Config {
         Self {
             id: String::new(),
             listen_grpc: SocketAddr::from(([0, 0, 0, 0], 7070)),
-            grpc_connections_max: 512,
+            grpc_connections_max: 4_096,
             advertised_address: String::new(),
             listen_http: SocketAddr::from(([0, 0, 0, 0], 7072)),
             lease_ttl: Duration::from_secs(5),

@@ -76,7 +76,8 @@ impl Process {
         let shutdown = CancellationToken::new();
         signals::cancel_on_signal(shutdown.clone())?;
         let prometheus = metrics::install()?;
-        info!(version = env!("CARGO_PKG_VERSION"), "starting");
+        let descriptors = kreplicator_service::descriptors::raise();
+        info!(version = env!("CARGO_PKG_VERSION"), descriptors, "starting");
         let secrets: Arc<dyn SecretSource> = Arc::new(ProcessSecrets);
         let store = config.store.resolve(secrets.as_ref())?;
         let store = store

@@ -41,12 +41,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// A connection of a worker, of another controller and of a command each, and as many again many times
-    /// over, within the 1,024 descriptors that a process has by default. Over any network a preface
-    /// takes a second.
+    /// A connection of each of a thousand workers, and several times as many for everybody else. Over any
+    /// network a preface takes a second.
     fn default() -> Self {
         Self {
-            connections: 512,
+            connections: 4_096,
             preface_timeout: Duration::from_secs(10),
             ping_every: Duration::from_secs(10),
             ping_timeout: Duration::from_secs(10),
