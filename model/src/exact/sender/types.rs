@@ -21,7 +21,7 @@ pub struct Settings {
     /// # Source
     /// `ProducerStateEntry.NUM_BATCHES_TO_RETAIN` (storage, 4.0): the broker knows the last five again.
     pub in_flight_max: usize,
-    /// After so long without a call of [`Sender::poll`] the process counts as frozen. Call it at least
+    /// After so long without a call of [`Sender::poll`](super::Sender::poll) the process counts as frozen. Call it at least
     /// twice in this time.
     pub quiet_max: Duration,
     /// After so long without a word from the target about this partition it is asked before
@@ -142,10 +142,10 @@ pub enum Action {
         /// Number of the attempt.
         attempt: u32,
     },
-    /// Ask the target for our state, then for its end: [`Sender::target_seen`].
+    /// Ask the target for our state, then for its end: [`Sender::target_seen`](super::Sender::target_seen).
     AskTarget,
     /// Ask the target again as by [`Action::AskTarget`], then read its batch headers from here to the high
-    /// watermark: [`Sender::target_seen`] with the tail.
+    /// watermark: [`Sender::target_seen`](super::Sender::target_seen) with the tail.
     ReadTail {
         /// First target offset to read.
         from: Offset,
@@ -157,7 +157,7 @@ pub enum Action {
         from: ReadFrom,
     },
     /// The end of this sender: write a line that begins here (see
-    /// [`NewLine`](super::NewLine)) and make another.
+    /// [`NewLine`](crate::exact::NewLine)) and make another.
     NewLine {
         /// Where the new line begins.
         from: ReadFrom,
