@@ -219,21 +219,37 @@ async fn a_file_that_cannot_be_used_is_told_and_mended(gate: &Gate) -> Result<()
 /// Everything is renewed, the authority too, while the broker is restarted: the same client gets in with
 /// the new files, and nobody with the old ones.
 async fn c127_renewed_files_are_used(gate: &mut Gate) -> Result<()> {
-    let client = gate.client(password(SaslMechanism::Plain), |_| ());
-    enter(&client).await.context("with the first files")?;
+    let new_client = |gate: &Gate| gate.client(password(SaslMechanism::Plain), |_| ());
+    let client = new_client(gate);
+    ask(&client).await.context("with the first files")?;
     let certificates = gate.certificates()?.clone();
     gate.cluster.stop(0).await?;
     certificates.renew()?;
     gate.cluster.restart(0).await?;
-    let stale = gate.client(password(SaslMechanism::Plain), |_| ());
-    let fault = enter(&stale).await.expect_err("the authority before");
+    let fault = enter(&new_client(gate)).await;
+    let fault = fault.expect_err("the authority before");
     ensure!(matches!(fault, Error::Tls { .. }), "{fault}");
     // The new authority is trusted, and the broker does not know the client's.
     fs::copy(certificates.ca(), gate.file("ca.pem"))?;
-    let fault = enter(&client).await.expect_err("the certificate before");
+    let fault = enter(&new_client(gate)).await;
+    let fault = fault.expect_err("the certificate before");
     ensure!(matches!(fault, Error::Tls { .. }), "{fault}");
     gate.put_files(&certificates)?;
-    enter(&client).await.context("with the new files")
+    ask(&client).await.context("with the new files")
+}
+
+/// A question that needs a connection each time.
+async fn ask(client: &ClusterClient) -> Result<()> {
+    let lane = at("orders", 0);
+    kreplicator_tests::wait::until("an answer", PATIENCE, async || {
+        let asked = [(lane.clone(), At::Latest)].into();
+        let told = client
+            .list_offsets(asked, Isolation::Committed, soon())
+            .await;
+        told[&lane].clone()?;
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Asks all the time, from several sides, by one connection that has to prove itself again and again.
