@@ -123,6 +123,11 @@ fn mirrored(bootstrap: &str, topic: &str) -> Vec<String> {
     values
 }
 
+fn two_run(tasks: &serde_json::Value) -> bool {
+    let all = tasks.as_array().expect("a list");
+    all.len() == 2 && all.iter().all(|task| task["state"] == "running")
+}
+
 #[test]
 fn topics_flow_as_declared_and_survive_a_restart() {
     let east = MockCluster::new(1).expect("a cluster");
@@ -164,10 +169,7 @@ fn topics_flow_as_declared_and_survive_a_restart() {
     standalone.until(&["get", "links"], |links| {
         links[0]["health"] == "ok" && links[0]["lag_records"] == 0
     });
-    standalone.until(&["get", "tasks", "--link", "east-west"], |tasks| {
-        let all = tasks.as_array().expect("a list");
-        all.len() == 2 && all.iter().all(|task| task["state"] == "running")
-    });
+    standalone.until(&["get", "tasks", "--link", "east-west"], two_run);
 
     // A topic that does not exist is refused with its line, and can be waited for.
     let path = declare(", returns");
@@ -213,6 +215,7 @@ fn topics_flow_as_declared_and_survive_a_restart() {
     assert_eq!(watch.end("INT"), Some(0));
 
     // The only worker keeps its tasks when drained; waiting for it says so.
+    standalone.until(&["get", "tasks", "--link", "east-west"], two_run);
     let workers = standalone.json(&["get", "workers"]);
     let worker = workers[0]["id"].as_str().expect("a name").to_owned();
     let drain = ["worker", "drain", &worker, "--wait", "--wait-timeout", "1s"];
