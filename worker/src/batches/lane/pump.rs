@@ -68,7 +68,17 @@ impl Lane {
         }
         flow.enqueue(taken.ready, bytes);
         flow.pass();
-        flow.fault_ahead = outcome.err();
+        flow.fault_ahead = outcome.err().map(|fault| self.at_source(fault));
+    }
+
+    /// A fault of what the source gave, with the name of its partition.
+    fn at_source(&self, fault: Fault) -> Fault {
+        let (topic, partition) = (&self.source.topic, self.source.partition);
+        let cause = fault.cause;
+        Fault::new(
+            fault.kind,
+            format!("source topic {topic} partition {partition}: {cause}"),
+        )
     }
 
     /// Does whatever can be done now.
