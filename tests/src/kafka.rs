@@ -9,6 +9,7 @@ mod admin;
 mod broker;
 mod certificates;
 mod libs;
+mod log;
 mod options;
 mod tools;
 mod version;
@@ -17,6 +18,7 @@ mod zookeeper;
 pub use self::{
     certificates::Certificates,
     libs::{VERSION, fetch_jars},
+    log::flip_byte,
     options::{KafkaOptions, TlsMode},
     version::KafkaVersion,
 };
@@ -144,6 +146,7 @@ impl KafkaCluster {
                     BrokerSpec {
                         config: folder.path().join(format!("{name}.properties")),
                         log: folder.path().join(format!("{name}.log")),
+                        data: data.clone(),
                         libs: libs.to_owned(),
                         heap_mebibytes: options.heap_mebibytes,
                         optimised: options.optimised,

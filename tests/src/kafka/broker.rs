@@ -34,6 +34,7 @@ pub(super) struct BrokerSpec {
     pub(super) name: String,
     pub(super) config: PathBuf,
     pub(super) log: PathBuf,
+    pub(super) data: PathBuf,
     pub(super) libs: PathBuf,
     pub(super) heap_mebibytes: u32,
     pub(super) optimised: bool,
@@ -118,6 +119,11 @@ impl Broker {
             log: self.spec.log.clone(),
         })?);
         Ok(())
+    }
+
+    /// Where the partitions are.
+    pub(super) fn data(&self) -> &Path {
+        &self.spec.data
     }
 
     pub(super) fn is_started(&self) -> bool {
