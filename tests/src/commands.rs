@@ -25,30 +25,12 @@ impl Rig {
     /// When it finds a difference or does not end with 0; its findings are in the error.
     pub async fn verify(&self) -> Result<()> {
         let safe: u64 = self.base_counts().values().sum();
-        let folder = tempfile::tempdir()?;
-        let file = folder.path().join("links.yaml");
-        fs::write(&file, links(&self.source, &self.target))?;
-        let file = file.display().to_string();
-        let link = ["verify", "-f", &file, "--link", LINK];
-        // Opening a partition takes longer than comparing what a test writes.
-        let options = ["-o", "json", "--partitions-at-once", "20"];
-        let output = run(&[&link[..], &options[..]].concat()).await?;
-        let said = said(&output);
-        ensure!(output.status.success(), "{}: {said}", output.status);
-        let found: Value = serde_json::from_slice(&output.stdout).context(said)?;
-        let totals = &found["totals"];
-        let differences = DIFFERENCES.map(|kind| (kind, totals[kind].as_u64()));
-        ensure!(
-            differences.iter().all(|(_, count)| *count == Some(0)),
-            "verify ends with 0 and counts {differences:?}"
-        );
-        let compared = totals["compared"].as_u64().context("nothing compared")?;
+        let declared = links(&self.source, &self.target);
+        let compared = verify(&declared, LINK).await?;
         ensure!(
             compared >= safe,
             "{compared} records compared, the load has written {safe}"
         );
-        let seconds = &found["seconds"];
-        println!("verify: {compared} records in {seconds} s, no difference");
         Ok(())
     }
 
@@ -75,6 +57,34 @@ impl Rig {
         );
         Ok(said)
     }
+}
+
+/// Compares both sides of a declared link by `kreplicator verify`; gives the number of records compared.
+///
+/// # Errors
+/// When it finds a difference or does not end with 0; its findings are in the error.
+pub async fn verify(declared: &str, link: &str) -> Result<u64> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("links.yaml");
+    fs::write(&file, declared)?;
+    let file = file.display().to_string();
+    let link = ["verify", "-f", &file, "--link", link];
+    // Opening a partition takes longer than comparing what a test writes.
+    let options = ["-o", "json", "--partitions-at-once", "20"];
+    let output = run(&[&link[..], &options[..]].concat()).await?;
+    let said = said(&output);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    let found: Value = serde_json::from_slice(&output.stdout).context(said)?;
+    let totals = &found["totals"];
+    let differences = DIFFERENCES.map(|kind| (kind, totals[kind].as_u64()));
+    ensure!(
+        differences.iter().all(|(_, count)| *count == Some(0)),
+        "verify ends with 0 and counts {differences:?}"
+    );
+    let compared = totals["compared"].as_u64().context("nothing compared")?;
+    let seconds = &found["seconds"];
+    println!("verify: {compared} records in {seconds} s, no difference");
+    Ok(compared)
 }
 
 /// The base link as `apply` and `verify` read it.

@@ -10,6 +10,7 @@ mod broker;
 mod certificates;
 mod classes;
 mod libs;
+mod log;
 mod options;
 mod storage;
 mod tools;
@@ -19,6 +20,7 @@ mod zookeeper;
 pub use self::{
     certificates::Certificates,
     libs::{VERSION, fetch_jars},
+    log::flip_byte,
     options::{KafkaOptions, TlsMode},
     version::KafkaVersion,
 };
@@ -161,11 +163,11 @@ impl KafkaCluster {
                     BrokerSpec {
                         config: folder.path().join(format!("{name}.properties")),
                         log: folder.path().join(format!("{name}.log")),
+                        data: data.clone(),
                         libs: libs.to_owned(),
                         archive: software.archive.clone(),
                         version: options.version,
                         node: index + 1,
-                        data,
                         heap_mebibytes: options.heap_mebibytes,
                         optimised: options.optimised,
                         name,

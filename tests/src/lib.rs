@@ -7,6 +7,7 @@
 //! - [`kafka`]: real Kafka clusters. [`etcd`]: a real etcd.
 //! - [`proxy`]: faults of the network.
 //! - [`record`]: test records that tell whether they are complete.
+//! - [`contents`]: whole partitions, to write and to read back.
 //! - [`load`]: writes them at a steady rate.
 //! - [`checker`]: finds missing, repeated, reordered and altered ones.
 //! - [`arrivals`]: when they arrived: pauses and latency.
@@ -20,6 +21,7 @@ pub mod api;
 pub mod arrivals;
 pub mod checker;
 pub mod commands;
+pub mod contents;
 pub mod etcd;
 pub mod folder;
 pub mod http;

@@ -37,13 +37,13 @@ pub(super) struct BrokerSpec {
     pub(super) name: String,
     pub(super) config: PathBuf,
     pub(super) log: PathBuf,
+    pub(super) data: PathBuf,
     pub(super) libs: PathBuf,
     /// Of its classes, for a quick start.
     pub(super) archive: Option<PathBuf>,
     pub(super) version: KafkaVersion,
     /// Its number in the cluster, from 1.
     pub(super) node: usize,
-    pub(super) data: PathBuf,
     pub(super) heap_mebibytes: u32,
     pub(super) optimised: bool,
 }
@@ -113,6 +113,11 @@ impl Broker {
             log: self.spec.log.clone(),
         })?);
         Ok(())
+    }
+
+    /// Where the partitions are.
+    pub(super) fn data(&self) -> &Path {
+        &self.spec.data
     }
 
     pub(super) fn is_started(&self) -> bool {

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use super::{KafkaCluster, broker::quick_jvm, libs::class_path};
+use crate::process::{Managed, Spec};
 
 /// One line of `kafka-consumer-groups --describe`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +28,7 @@ impl KafkaCluster {
     /// # Errors
     /// When it exits with another code than 0; shows its output.
     pub async fn tool(&self, class: &str, args: &[&str]) -> Result<String> {
-        let mut all = quick_jvm(128, self.archive.as_deref());
-        all.push("-Dorg.slf4j.simpleLogger.defaultLogLevel=error".to_owned());
-        all.extend(["-cp".to_owned(), class_path(&self.libs), class.to_owned()]);
-        all.extend(["--bootstrap-server".to_owned(), self.direct()]);
-        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        let all = self.java_args(class, args);
         let output = tokio::task::spawn_blocking(|| {
             Command::new("java").args(all).stdin(Stdio::null()).output()
         })
@@ -44,6 +41,29 @@ impl KafkaCluster {
             String::from_utf8_lossy(&output.stderr)
         );
         Ok(printed)
+    }
+
+    /// Starts a tool that goes on by itself, to be killed; what it prints is in its log.
+    ///
+    /// # Errors
+    /// When Java cannot be run.
+    pub fn start_tool(&self, name: &str, class: &str, args: &[&str]) -> Result<Managed> {
+        Managed::spawn(&Spec {
+            name: name.to_owned(),
+            program: "java".into(),
+            args: self.java_args(class, args),
+            env: Vec::new(),
+            log: self.folder.path().join(format!("{name}.log")),
+        })
+    }
+
+    fn java_args(&self, class: &str, args: &[&str]) -> Vec<String> {
+        let mut all = quick_jvm(128, self.archive.as_deref());
+        all.push("-Dorg.slf4j.simpleLogger.defaultLogLevel=error".to_owned());
+        all.extend(["-cp".to_owned(), class_path(&self.libs), class.to_owned()]);
+        all.extend(["--bootstrap-server".to_owned(), self.direct()]);
+        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        all
     }
 
     /// `kafka-consumer-groups --describe --group <group>`.

@@ -1,16 +1,9 @@
 //! One real cluster and an engine: records go from a topic to its copy on the same cluster, which the
 //! engine takes for two, since it is given two names and addresses.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use kreplicator_model::{
     ids::{ClusterId, LinkId, OwnerEpoch, Partition, TaskId, TopicName},
     spec::{CheckpointSide, Cluster, GapPolicy, Link, Naming, Security, StartPolicy, TargetTopics},
@@ -21,13 +14,8 @@ use kreplicator_worker::{
     engine::{LinkContext, RunningTask, State, Status, TaskSpec},
     fence::OwnershipFence,
 };
-use rdkafka::{
-    ClientConfig, TopicPartitionList,
-    client::ClientContext,
-    consumer::{BaseConsumer, Consumer as _},
-    message::{DeliveryResult, Header, Headers as _, Message as _, OwnedHeaders},
-    producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext},
-};
+
+pub(crate) use kreplicator_tests::{contents::*, load::unix_millis as now_ms};
 
 /// Longest wait for anything that should happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,162 +122,6 @@ pub(crate) async fn topic_pair(
     cluster
         .create_topic(&format!("copy.{topic}"), partitions, copy_config)
         .await
-}
-
-/// A record as tests compare it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rec {
-    pub(crate) key: Option<Vec<u8>>,
-    pub(crate) value: Option<Vec<u8>>,
-    pub(crate) timestamp: Option<i64>,
-    pub(crate) headers: Vec<(String, Option<Vec<u8>>)>,
-}
-
-impl Rec {
-    pub(crate) fn new(value: impl Into<Vec<u8>>) -> Self {
-        Self {
-            key: Some(b"k".to_vec()),
-            value: Some(value.into()),
-            timestamp: Some(now_ms()),
-            headers: Vec::new(),
-        }
-    }
-}
-
-pub(crate) fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    i64::try_from(since.expect("after 1970").as_millis()).expect("fits")
-}
-
-/// Counts records that were not written.
-#[derive(Debug, Default)]
-pub(crate) struct Failures(AtomicUsize);
-
-impl ClientContext for Failures {}
-
-impl ProducerContext for Failures {
-    type DeliveryOpaque = ();
-
-    fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        if result.is_err() {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// A producer of the harness.
-pub(crate) type Producer = BaseProducer<Failures>;
-
-/// A producer of the harness with further settings.
-pub(crate) fn producer(cluster: &KafkaCluster, settings: &[(&str, &str)]) -> Result<Producer> {
-    let mut config = cluster.client_config();
-    config
-        .set("message.max.bytes", "10485760")
-        .set("linger.ms", "1");
-    for (name, value) in settings {
-        config.set(*name, *value);
-    }
-    Ok(config.create_with_context(Failures::default())?)
-}
-
-/// Hands records to a producer.
-pub(crate) fn send(
-    producer: &Producer,
-    topic: &str,
-    partition: i32,
-    records: &[Rec],
-) -> Result<()> {
-    for record in records {
-        let mut headers = OwnedHeaders::new();
-        for (key, value) in &record.headers {
-            headers = headers.insert(Header {
-                key,
-                value: value.as_ref(),
-            });
-        }
-        let message = BaseRecord::<[u8], [u8]> {
-            topic,
-            partition: Some(partition),
-            payload: record.value.as_deref(),
-            key: record.key.as_deref(),
-            timestamp: record.timestamp,
-            headers: (!record.headers.is_empty()).then_some(headers),
-            delivery_opaque: (),
-        };
-        producer
-            .send(message)
-            .map_err(|(fault, _)| fault)
-            .context("not queued")?;
-    }
-    Ok(())
-}
-
-/// Writes records and waits until they are there.
-pub(crate) fn fill(
-    cluster: &KafkaCluster,
-    topic: &str,
-    partition: i32,
-    records: &[Rec],
-) -> Result<()> {
-    let producer = producer(cluster, &[])?;
-    send(&producer, topic, partition, records)?;
-    written(&producer)
-}
-
-/// Waits until everything that was sent is written.
-pub(crate) fn written(producer: &Producer) -> Result<()> {
-    producer.flush(PATIENCE)?;
-    let failures = producer.context().0.load(Ordering::Relaxed);
-    ensure!(
-        failures == 0,
-        "{failures} records were refused by the source"
-    );
-    Ok(())
-}
-
-/// Everything in a partition that a reader of committed records gets.
-pub(crate) async fn read(cluster: &KafkaCluster, topic: &str, partition: i32) -> Result<Vec<Rec>> {
-    let mut config = cluster.client_config();
-    let topic = topic.to_owned();
-    config
-        .set("group.id", "reader")
-        .set("enable.auto.commit", "false")
-        .set("enable.partition.eof", "true")
-        .set("check.crcs", "true");
-    tokio::task::spawn_blocking(move || read_blocking(&config, &topic, partition)).await?
-}
-
-fn read_blocking(config: &ClientConfig, topic: &str, partition: i32) -> Result<Vec<Rec>> {
-    let consumer: BaseConsumer = config.create()?;
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, partition, rdkafka::Offset::Beginning)?;
-    consumer.assign(&list)?;
-    let mut found = Vec::new();
-    loop {
-        match consumer.poll(PATIENCE).context("no end of the partition")? {
-            Ok(message) => found.push(Rec {
-                key: message.key().map(<[u8]>::to_vec),
-                value: message.payload().map(<[u8]>::to_vec),
-                timestamp: message.timestamp().to_millis(),
-                headers: message.headers().map_or_else(Vec::new, |headers| {
-                    let headers = headers.iter();
-                    let owned = headers
-                        .map(|header| (header.key.to_owned(), header.value.map(<[u8]>::to_vec)));
-                    owned.collect()
-                }),
-            }),
-            Err(rdkafka::error::KafkaError::PartitionEOF(_)) => return Ok(found),
-            Err(fault) => return Err(fault.into()),
-        }
-    }
-}
-
-/// The values of records, as text.
-pub(crate) fn values(records: &[Rec]) -> Vec<String> {
-    let values = records.iter().map(|record| record.value.clone());
-    values
-        .map(|value| String::from_utf8_lossy(&value.unwrap_or_default()).into_owned())
-        .collect()
 }
 
 /// Waits until a task's status fulfils a condition.

@@ -27,6 +27,8 @@ pub(super) struct Look {
     pub(super) past_end_before: u32,
     /// Times that the reader was reopened since the position moved.
     pub(super) pokes: u32,
+    /// The library has found a damaged batch at the position, of this partition or of another.
+    pub(super) is_damaged: bool,
 }
 
 /// What is to be done.
@@ -42,6 +44,8 @@ pub(super) enum Verdict {
     Poke,
     /// Reopening did not help: replace the whole reader.
     Rebuild,
+    /// The batch at the position is damaged: stop the task.
+    Damaged,
     /// Stop the task.
     Fault(Fault),
 }
@@ -50,6 +54,9 @@ pub(super) enum Verdict {
 const PAST_END_LOOKS: u32 = 2;
 /// Reopenings before the reader is replaced.
 const POKES_MAX: u32 = 2;
+/// How long a reader stands still at a place where damage was found until that counts as its own: another
+/// partition may be damaged at the same offset.
+const DAMAGED_AFTER: Duration = Duration::from_secs(1);
 
 /// What a look means.
 pub(super) fn judge(look: Look, policy: GapPolicy, stall_after: Duration) -> Verdict {
@@ -66,6 +73,9 @@ pub(super) fn judge(look: Look, policy: GapPolicy, stall_after: Duration) -> Ver
             return Verdict::PastEnd;
         }
         return Verdict::Fault(Fault::truncated(look.asked_at, look.log_end));
+    }
+    if look.is_damaged && look.position < look.log_end && look.still_for >= DAMAGED_AFTER {
+        return Verdict::Damaged;
     }
     let is_stalled = look.position < look.log_end && look.still_for >= stall_after;
     match (is_stalled, look.pokes < POKES_MAX) {
@@ -125,6 +135,7 @@ mod tests {
             still_for: Duration::from_secs(1),
             past_end_before: 0,
             pokes: 0,
+            is_damaged: false,
         }
     }
 
@@ -211,6 +222,26 @@ mod tests {
         assert_eq!(verdict(still), Verdict::Poke);
         assert_eq!(verdict(Look { pokes: 1, ..still }), Verdict::Poke);
         assert_eq!(verdict(Look { pokes: 2, ..still }), Verdict::Rebuild);
+    }
+
+    #[test]
+    fn c024_a_reader_that_stands_before_damage_is_told_of_it_unless_there_is_nothing_to_read() {
+        let damaged = Look {
+            is_damaged: true,
+            ..look()
+        };
+        assert_eq!(verdict(damaged), Verdict::Damaged);
+        let just_now = Look {
+            still_for: Duration::from_millis(900),
+            ..damaged
+        };
+        assert_eq!(verdict(just_now), Verdict::Fine, "it may be on its way");
+        let at_end = Look {
+            position: Offset(100),
+            asked_at: Offset(100),
+            ..damaged
+        };
+        assert_eq!(verdict(at_end), Verdict::Fine, "another partition's");
     }
 
     #[test]

@@ -91,6 +91,8 @@ struct State {
     /// The reader holds records back until the lane is ready.
     held_back: bool,
     woken: bool,
+    /// Where the reader's opening may have met a damaged batch.
+    damaged_at: Option<Offset>,
     /// Ready again once no more than this is held.
     ready_at_bytes: u64,
     /// A doubtful record is out alone.
@@ -114,6 +116,8 @@ struct State {
 pub(super) struct Numbers {
     pub(super) checkpoint: Option<Offset>,
     pub(super) position: Option<Offset>,
+    /// Where the reader may have met a damaged batch.
+    pub(super) damaged_at: Option<Offset>,
     /// The reader is open and free to go on.
     pub(super) free: bool,
     pub(super) in_flight: u64,
@@ -154,6 +158,7 @@ impl Lane {
                 waker: None,
                 held_back: false,
                 woken: false,
+                damaged_at: None,
                 ready_at_bytes: 0,
                 alone: false,
                 in_flight: 0,
@@ -220,6 +225,7 @@ impl Lane {
         state.waker = Some(waker);
         state.held_back = false;
         state.woken = false;
+        state.damaged_at = None;
     }
 
     /// Takes no record any more. What is outstanding goes on.
@@ -345,6 +351,14 @@ impl Lane {
         }
     }
 
+    /// The batch that the reader's opening is to read next, from `at` on, may be damaged.
+    pub(super) fn damaged(&self, opening: u64, at: Offset) {
+        let mut state = self.lock();
+        if state.opening == Some(opening) {
+            state.damaged_at = Some(at);
+        }
+    }
+
     /// Whether the reader may go on; asked by a reader that holds records back.
     pub(super) fn is_ready(&self) -> bool {
         is_ready(&self.lock())
@@ -384,6 +398,7 @@ impl Lane {
         Numbers {
             checkpoint: state.tracker.as_ref().map(AckTracker::checkpoint),
             position: state.tracker.as_ref().map(AckTracker::position),
+            damaged_at: state.damaged_at,
             free: state.opening.is_some() && !state.held_back && !state.failed,
             in_flight: state.in_flight,
             unanswered_for,

@@ -7,7 +7,9 @@
 
 mod backlog;
 mod client;
+mod damage;
 mod nudge;
+mod opening;
 mod parts;
 mod pump;
 
@@ -32,6 +34,7 @@ use rdkafka::{
 };
 use tokio::sync::{Notify, watch};
 
+pub(super) use self::damage::fault as damaged;
 use self::{client::Events, nudge::Nudger, pump::Pump};
 use super::{
     lane::{Lane, LaneNumber},

@@ -84,7 +84,7 @@ impl Lane {
         flow.enqueue(taken.ready, bytes - left);
         flow.pass();
         match outcome {
-            Err(fault) => flow.fault_ahead = Some(fault),
+            Err(fault) => flow.fault_ahead = Some(self.at_source(fault)),
             Ok(()) if backlog.unread.is_over() => {}
             Ok(()) => flow.backlog = Some(backlog),
         }
@@ -192,13 +192,13 @@ impl Lane {
                 flow.share.give(bytes);
                 flow.tried_bytes = plain_bytes_max;
                 if plain_bytes_max >= PLAIN_BYTES_MAX as u64 {
-                    flow.fault_ahead = Some(flow.intake.unfolds_too_far());
+                    flow.fault_ahead = Some(self.at_source(flow.intake.unfolds_too_far()));
                     flow.backlog = None;
                 }
             }
             Err(Unopened::Damaged(fault)) => {
                 flow.share.give(bytes);
-                flow.fault_ahead = Some(fault);
+                flow.fault_ahead = Some(self.at_source(fault));
                 flow.backlog = None;
             }
         }
@@ -215,6 +215,16 @@ impl Lane {
             self.read_on(flow);
         }
         self.pump(state);
+    }
+
+    /// A fault of what the source gave, with the name of its partition.
+    fn at_source(&self, fault: Fault) -> Fault {
+        let (topic, partition) = (&self.source.topic, self.source.partition);
+        let cause = fault.cause;
+        Fault::new(
+            fault.kind,
+            format!("source topic {topic} partition {partition}: {cause}"),
+        )
     }
 
     /// The fault behind what can never be held.

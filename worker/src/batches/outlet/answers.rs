@@ -38,7 +38,7 @@ pub(super) fn tell(client: &ClusterClient, item: &Item, told: &PartitionAnswer, 
         }
     }
     if told.code == Code::CORRUPT_MESSAGE && !is_sound(&item.parts) {
-        lane.refused(item.run, item.id, None, damaged);
+        lane.refused(item.run, item.id, None, |offset| damaged(lane, offset));
     } else if answer == Answer::Terminal && !is_about_a_record(told.code) {
         lane.fail_run(item.run, refusal(lane, None, told));
     } else if answer == Answer::Terminal {
@@ -93,12 +93,14 @@ pub(super) fn is_sound([header, payload]: &[Bytes; 2]) -> bool {
         .is_ok_and(|batch| batch.verify().is_ok())
 }
 
-fn damaged(offset: Offset) -> Fault {
+fn damaged(lane: &Lane, offset: Offset) -> Fault {
+    let TopicPartition { topic, partition } = &lane.source;
     Fault::new(
         Kind::Source,
         format!(
-            "the batch of source offset {offset} is damaged: its checksum does not fit its records; \
-             delete the records below the next good batch on the source, or repair its log"
+            "source topic {topic} partition {partition}: the batch of source offset {offset} is damaged: \
+             its checksum does not fit its records; delete the records below the next good batch on the \
+             source, or repair its log"
         ),
     )
 }

@@ -150,6 +150,16 @@ fn c024_a_batch_is_sound_when_its_checksum_fits() {
 }
 
 #[test]
+fn c024_a_damaged_batch_names_topic_partition_and_offset() {
+    let rig = Rig::new();
+    let fault = damaged(&rig.lane, Offset(42));
+    assert_eq!(fault.kind, Kind::Source);
+    for part in ["orders", "partition 0", "source offset 42", "damaged"] {
+        assert!(fault.cause.contains(part), "{fault}");
+    }
+}
+
+#[test]
 fn c031_a_refusal_names_offset_setting_and_value() {
     let made = RigMade {
         limits: kreplicator_model::target_limits::TargetLimits {

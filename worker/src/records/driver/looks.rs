@@ -14,7 +14,7 @@ use crate::fault::{Fault, Kind};
 use crate::records::{
     judge::{Look, Verdict, judge},
     lane::Numbers,
-    reader::Ranges,
+    reader::{Ranges, damaged},
 };
 use crate::sink::Sink as _;
 
@@ -111,6 +111,7 @@ impl LookState {
             still_for,
             past_end_before: self.past_end,
             pokes: self.pokes,
+            is_damaged: numbers.damaged_at == Some(position),
         }
     }
 }
@@ -229,6 +230,10 @@ impl Driver {
             Verdict::Fine => {}
             Verdict::PastEnd => self.looks.soon(),
             Verdict::Fault(fault) => self.fault(lane, fault),
+            Verdict::Damaged => {
+                let fault = damaged(&entry.lane.spec.id, look.position);
+                self.fault(lane, fault);
+            }
             Verdict::Skip => {
                 let gap_records = entry.lane.skip_gap(look.log_start);
                 warn!(

@@ -19,7 +19,7 @@ use rdkafka::{
 };
 use tracing::warn;
 
-use super::{News, Settings};
+use super::{News, Settings, damage::Heard};
 use crate::{checkpoint::group_of, records::positions};
 
 /// Most bytes asked of one partition at a time.
@@ -78,6 +78,7 @@ pub(super) struct Events {
     served: AtomicU64,
     statistics: Mutex<Option<HashMap<(String, i32), Offset>>>,
     diagnosed: AtomicBool,
+    damaged: Heard,
 }
 
 impl Events {
@@ -88,6 +89,7 @@ impl Events {
             served: AtomicU64::new(0),
             statistics: Mutex::new(None),
             diagnosed: AtomicBool::new(false),
+            damaged: Heard::default(),
         }
     }
 
@@ -101,6 +103,11 @@ impl Events {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take()
+    }
+
+    /// Where the library found damage since the last call.
+    pub(super) fn take_damaged(&self) -> Vec<Offset> {
+        self.damaged.take()
     }
 
     /// A record came: whatever was wrong is over.
@@ -139,6 +146,7 @@ impl ClientContext for Events {
             // The group is there for the library's sake: this client neither joins nor commits.
             return;
         }
+        self.damaged.hear(reason);
         match code {
             // Of single partitions: the inspection finds out which.
             Code::AutoOffsetReset | Code::LogTruncation | Code::OffsetOutOfRange => {}

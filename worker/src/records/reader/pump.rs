@@ -16,18 +16,10 @@ use rdkafka::{
 use tokio::time::Instant;
 
 use super::{
-    Command, News,
-    backlog::{Backlog, Room},
-    client::Events,
-    nudge::Nudger,
-    parts::Parts,
+    Command, News, backlog::Room, client::Events, nudge::Nudger, opening::Opening, parts::Parts,
 };
 use crate::fault::{Fault, Kind};
-use crate::records::{
-    headers::Scale,
-    lane::{Lane, LaneNumber, Taken},
-    positions::Evidence,
-};
+use crate::records::lane::{Lane, LaneNumber, Taken};
 
 /// Longest wait for a record; commands wait as long.
 const POLL_IDLE: Duration = Duration::from_millis(50);
@@ -55,16 +47,6 @@ pub(super) struct Pump {
     known: HashSet<(String, i32)>,
     room: Room,
     nudger: Nudger,
-}
-
-/// An open partition.
-struct Opening {
-    lane: Arc<Lane>,
-    number: u64,
-    /// Fetched already and waiting for the lane.
-    backlog: Backlog,
-    evidence: Evidence,
-    scale: Scale,
 }
 
 /// What is to be done between two polls, when everything that was said is put together.
@@ -173,13 +155,7 @@ impl Pump {
                 continue;
             }
             let is_first = self.known.insert(place.clone());
-            let opening = Opening {
-                number: opening,
-                backlog: Backlog::default(),
-                evidence: Evidence::new(is_first),
-                scale: Scale::default(),
-                lane,
-            };
+            let opening = Opening::new(lane, at, opening, is_first);
             self.places.insert(number, place.clone());
             self.open
                 .entry(place.0)
@@ -268,6 +244,9 @@ impl Pump {
         else {
             return;
         };
+        if opening.is_halted_before(Offset(message.offset())) {
+            return;
+        }
         if opening.backlog.is_empty() {
             let parts = Parts::of_borrowed(message);
             match parts.hand_to(&opening.lane, opening.number, &mut opening.scale) {
@@ -336,6 +315,7 @@ impl Pump {
         if opening.backlog.is_empty() {
             opening.lane.went_on();
             self.held_back.remove(&lane);
+            opening.tell_fault();
         }
         let resume = opening.backlog.resume();
         if resume {
@@ -357,15 +337,20 @@ impl Pump {
     }
 
     /// The queue is empty: whatever the fetcher has passed was handed on, or was nothing to copy.
-    fn pass_over(&self) {
-        for opening in self.open.values().flat_map(HashMap::values) {
+    fn pass_over(&mut self) {
+        for opening in self.open.values_mut().flat_map(HashMap::values_mut) {
             if let Some(passed) = opening.evidence.passed() {
+                let passed = opening.damage.passed(passed);
                 opening.lane.pass_over(opening.number, passed);
             }
         }
     }
 
-    fn consumer_error(&self, fault: &KafkaError) {
+    fn consumer_error(&mut self, fault: &KafkaError) {
+        for at in self.consumer.context().take_damaged() {
+            let open = self.open.values_mut().flat_map(HashMap::values_mut);
+            open.for_each(|opening| opening.damage_found(at));
+        }
         let code = fault.rdkafka_error_code().unwrap_or(Code::Fail);
         let is_fatal = matches!(fault, KafkaError::MessageConsumptionFatal(_));
         // The reason came by the error callback already.
