@@ -130,9 +130,14 @@ pub fn fill_batch(
     codec: &str,
     records: &[Rec],
 ) -> Result<()> {
-    // Until everything was handed over; then it is sent at once.
-    let patient = ("linger.ms", "10000");
-    let producer = producer(cluster, &[("compression.type", codec), patient])?;
+    // Sent when the last record is in it, and not before.
+    let count = records.len().to_string();
+    let settings = [
+        ("compression.type", codec),
+        ("batch.num.messages", count.as_str()),
+        ("linger.ms", "10000"),
+    ];
+    let producer = producer(cluster, &settings)?;
     send(&producer, topic, partition, records)?;
     written(&producer)
 }
