@@ -90,6 +90,7 @@ impl ClusterClient {
     pub fn new(settings: Settings, secrets: Arc<dyn Secrets>, tasks: impl Tasks + 'static) -> Self {
         let settings = Arc::new(settings);
         let profile = Profile {
+            proven_tls: crate::tls::Proven::default(),
             settings: Arc::clone(&settings),
             secrets,
             tasks: Arc::new(tasks),

@@ -24,6 +24,7 @@ use crate::{
 pub(crate) struct Profile {
     pub(crate) settings: Arc<Settings>,
     pub(crate) secrets: SharedSecrets,
+    pub(crate) proven_tls: tls::Proven,
     pub(crate) tasks: Arc<dyn Tasks>,
 }
 
@@ -65,12 +66,19 @@ async fn handshake(
     };
     silence::configure(&stream, limits.silence_max, sends);
     let start = Start { profile, broker };
-    let connection = match &settings.security.tls {
-        Some(tls) => start.on(tls::wrap(stream, tls, broker).await?),
-        None => start.on(stream),
+    let (connection, used) = match &settings.security.tls {
+        Some(tls) => {
+            let wrapped = tls::wrap(stream, tls, &profile.proven_tls, broker).await?;
+            (start.on(wrapped.0), Some(wrapped.1))
+        }
+        None => (start.on(stream), None),
     };
     let versions = versions::negotiate(&connection, deadline).await?;
     connection.set_versions(versions);
+    // With TLS 1.3 a broker that refuses our certificate says so only now.
+    if let Some(config) = used {
+        profile.proven_tls.worked(config);
+    }
     if let Some(sasl) = &settings.security.sasl {
         sasl::authenticate(&connection, sasl, profile, deadline).await?;
     }

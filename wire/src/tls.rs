@@ -1,7 +1,8 @@
 //! TLS: certificates and keys are read from their files at each connection, so that renewed ones
-//! are used without a restart.
+//! are used without a restart. While they cannot be used, those that worked last are.
 
 mod files;
+mod proven;
 mod verifier;
 
 use std::{io, sync::Arc};
@@ -11,9 +12,10 @@ use rustls::{ClientConfig, crypto::CryptoProvider, pki_types::ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
+pub(crate) use self::proven::Proven;
 use crate::error::Error;
 
-/// Encrypts a connected stream.
+/// Encrypts a connected stream; gives what it was done with, for [`Proven::worked`].
 ///
 /// # Errors
 /// [`Error::TlsFile`] or [`Error::Tls`]; [`Error::Connect`] when the broker closed in between, which it
@@ -21,8 +23,9 @@ use crate::error::Error;
 pub(crate) async fn wrap(
     stream: TcpStream,
     tls: &Tls,
+    proven: &Proven,
     broker: &Arc<str>,
-) -> Result<TlsStream<TcpStream>, Error> {
+) -> Result<(TlsStream<TcpStream>, Arc<ClientConfig>), Error> {
     let fault = |cause: String| Error::Tls {
         broker: Arc::clone(broker),
         cause,
@@ -31,12 +34,14 @@ pub(crate) async fn wrap(
     // Files may be on slow disks.
     let config = tokio::task::spawn_blocking(move || config(&settings))
         .await
-        .map_err(|panic| fault(panic.to_string()))??;
+        .map_err(|panic| fault(panic.to_string()))?;
+    let config = proven.or_last(config)?;
     let host = host_of(broker).to_owned();
     let name = ServerName::try_from(host)
         .map_err(|_| fault("the host name is not one that a certificate can carry".to_owned()))?;
-    let connector = TlsConnector::from(Arc::new(config));
-    connector.connect(name, stream).await.map_err(|cause| {
+    let connector = TlsConnector::from(Arc::clone(&config));
+    let connected = connector.connect(name, stream).await;
+    let stream = connected.map_err(|cause| {
         if is_tls(&cause) {
             fault(cause.to_string())
         } else {
@@ -45,7 +50,8 @@ pub(crate) async fn wrap(
                 cause: format!("TLS handshake: {cause}; does the port speak TLS?"),
             }
         }
-    })
+    })?;
+    Ok((stream, config))
 }
 
 /// Whether TLS itself is at fault, and not the network.

@@ -82,6 +82,7 @@ async fn a_secret_that_does_not_come_holds_no_request_and_ends_the_connection() 
     let is_asked_again = Arc::new(Notify::new());
     let (_over, ends) = mpsc::channel();
     let profile = Profile {
+        proven_tls: crate::tls::Proven::default(),
         settings: Arc::new(settings),
         secrets: Arc::new(Stuck {
             is_asked_again: Arc::clone(&is_asked_again),
