@@ -77,7 +77,7 @@ fn write_by_library(cluster: &KafkaCluster, partition: i32, codec: &str) -> Resu
         let noise = (&mut rng).sample_iter(Alphanumeric).take(150);
         let noise: String = noise.map(char::from).collect();
         Rec {
-            key: (number % 3 > 0).then(|| format!("key-{}", number % 97).into_bytes()),
+            key: (!number.is_multiple_of(3)).then(|| format!("key-{}", number % 97).into_bytes()),
             headers: vec![
                 ("trace".to_owned(), Some(vec![0, 255])),
                 ("trace".to_owned(), None),
