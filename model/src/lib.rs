@@ -19,6 +19,7 @@
 //! - [`task`]: the machine of one running task.
 //! - [`backoff`]: how long to wait before trying again.
 //! - [`checkpoint`]: up to where everything is safely at the target.
+//! - [`dump`]: topics as files, each source offset in exactly one of them.
 //! - [`exact`]: every record once at the target, without transactions.
 //! - [`fence`]: until when a worker may act on its lease.
 //! - [`lag`]: how far a task is behind.
@@ -28,6 +29,7 @@ pub mod backoff;
 pub mod checkpoint;
 pub mod compare;
 pub mod desired;
+pub mod dump;
 pub mod exact;
 pub mod fence;
 pub mod handover;
