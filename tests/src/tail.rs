@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
     time::Duration,
@@ -44,6 +45,15 @@ struct Shared {
     topics: Mutex<BTreeSet<String>>,
 }
 
+/// What is read.
+#[derive(Debug)]
+enum Change {
+    /// These partitions of a topic too, from their beginning.
+    Added(String, Range<i32>),
+    /// The topic no more, of which so many partitions are read.
+    Left(String, i32),
+}
+
 #[derive(Debug, Default)]
 struct State {
     checker: Checker,
@@ -71,14 +81,14 @@ impl Tail {
         let reader: BaseConsumer = config.create()?;
         let lookup: BaseConsumer = config.create()?;
         let shared = Arc::new(Shared::default());
-        let (found, new_lanes) = mpsc::channel();
+        let (changed, changes) = mpsc::channel();
         let read = {
             let shared = shared.clone();
-            move || read(&reader, &new_lanes, &shared)
+            move || read(&reader, &changes, &shared)
         };
         let look_up = {
             let shared = shared.clone();
-            move || look_up(&lookup, &found, &shared)
+            move || look_up(&lookup, &changed, &shared)
         };
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new()
@@ -95,6 +105,12 @@ impl Tail {
     /// Reads also this topic, whenever it appears, with every partition that appears.
     pub fn follow(&self, topic: &str) {
         lock(&self.shared.topics).insert(topic.to_owned());
+    }
+
+    /// Reads this topic no more, soon; what has arrived stays known. To be called before a topic is deleted: the
+    /// library has crashed in clients that held on to topics which were deleted (librdkafka#5093, #4907).
+    pub fn leave(&self, topic: &str) {
+        lock(&self.shared.topics).remove(topic);
     }
 
     /// Compares what has arrived with what was produced, by target topic.
@@ -213,18 +229,26 @@ impl Drop for Tail {
 }
 
 /// Reads what is assigned until stopped.
-fn read(consumer: &BaseConsumer, new_lanes: &mpsc::Receiver<Lane>, shared: &Shared) {
+fn read(consumer: &BaseConsumer, changes: &mpsc::Receiver<Change>, shared: &Shared) {
     loop {
-        let mut added = TopicPartitionList::new();
-        for (topic, partition) in new_lanes.try_iter() {
-            added
-                .add_partition_offset(&topic, partition, Offset::Beginning)
-                .expect("the beginning is a legal offset");
-        }
-        if added.count() > 0
-            && let Err(fault) = consumer.incremental_assign(&added)
-        {
-            lock(&shared.state).last_error = Some(format!("assign: {fault}"));
+        for change in changes.try_iter() {
+            let mut list = TopicPartitionList::new();
+            let changed = match change {
+                Change::Added(topic, partitions) => {
+                    for partition in partitions {
+                        list.add_partition_offset(&topic, partition, Offset::Beginning)
+                            .expect("the beginning is a legal offset");
+                    }
+                    consumer.incremental_assign(&list)
+                }
+                Change::Left(topic, count) => {
+                    list.add_partition_range(&topic, 0, count - 1);
+                    consumer.incremental_unassign(&list)
+                }
+            };
+            if let Err(fault) = changed {
+                lock(&shared.state).last_error = Some(format!("assign: {fault}"));
+            }
         }
         let polled = consumer.poll(POLL);
         let mut state = lock(&shared.state);
@@ -252,18 +276,23 @@ fn read(consumer: &BaseConsumer, new_lanes: &mpsc::Receiver<Lane>, shared: &Shar
 }
 
 /// Looks for partitions of followed topics until stopped.
-fn look_up(consumer: &BaseConsumer, found: &mpsc::Sender<Lane>, shared: &Shared) {
+fn look_up(consumer: &BaseConsumer, changes: &mpsc::Sender<Change>, shared: &Shared) {
     let mut known: BTreeMap<String, i32> = BTreeMap::new();
     loop {
         let topics = lock(&shared.topics).clone();
+        let left = known.extract_if(.., |topic, _| !topics.contains(topic));
+        for (topic, count) in left.filter(|(_, count)| *count > 0) {
+            if changes.send(Change::Left(topic, count)).is_err() {
+                return;
+            }
+        }
         for topic in &topics {
             match partitions(consumer, topic) {
                 Ok(count) => {
                     let before = known.insert(topic.clone(), count).unwrap_or(0);
-                    for partition in before..count {
-                        if found.send((topic.clone(), partition)).is_err() {
-                            return;
-                        }
+                    let added = Change::Added(topic.clone(), before..count);
+                    if count > before && changes.send(added).is_err() {
+                        return;
                     }
                     // A topic never shrinks; a count of 0 means that it is not seen now.
                     known.insert(topic.clone(), count.max(before));

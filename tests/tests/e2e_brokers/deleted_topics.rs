@@ -24,6 +24,7 @@ fn c068_a_deleted_target_topic_is_reported_and_not_made_again() {
             .allowed_pauses(&Stage::base_lanes(), UNDISTURBED)
             .await;
         let start = Instant::now();
+        stage.tail.leave(TOPIC);
         stage.three.delete_topics(&[TOPIC]).await?;
 
         let problem = wait::until("the problem in the status", SOON, async || {

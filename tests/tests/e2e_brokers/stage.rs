@@ -267,6 +267,7 @@ impl Stage {
 
     /// Unsubscribes a topic of a scenario and waits until its tasks are gone.
     pub(crate) async fn unsubscribe(&self, link: &str, topic: &str) -> Result<()> {
+        self.tail.leave(topic);
         self.api
             .unsubscribe(vec![api::reference(link, topic)])
             .await?;
