@@ -251,9 +251,12 @@ impl Intake {
         }
     }
 
-    /// Whether the target takes a batch as a whole: it is not too large, and no record of it is in doubt.
+    /// Whether a batch goes as a whole: it is not too large, and no record of it is in doubt. One record that is too
+    /// large alone is for the target to refuse, and not worth opening: the limit may have been raised meanwhile.
     fn is_taken_whole(&self, batch: &Batch, first: i64, next: Offset) -> bool {
-        batch.size_bytes() <= self.batch_bytes_max() && self.doubt_in(batch, first, next).is_none()
+        let fits = batch.size_bytes() <= self.batch_bytes_max();
+        let is_alone = batch.header().record_count <= 1;
+        (fits || is_alone) && self.doubt_in(batch, first, next).is_none()
     }
 
     fn batch_bytes_max(&self) -> usize {

@@ -331,6 +331,19 @@ fn c031_a_split_batch_with_holes_stands_for_the_offsets_at_the_source() {
     assert_eq!(intake.position(), Offset(31));
 }
 
+/// Opening it would take several times its memory for nothing.
+#[test]
+fn c031_a_record_over_the_limit_is_not_opened() {
+    let alone = Made::dense(3, 1).values_of(1_000).batch();
+    let mut intake = Intake::new(Offset(3), 0, up_to(limit_of_two(100)), None);
+    let mut unread = Unread::new(answer(&[alone]), Vec::new());
+    let mut taken = Taken::default();
+    let passed = intake.pass(&mut unread, &mut taken);
+    passed.expect("nothing is wrong");
+    assert!(unread.is_over());
+    assert_eq!(shown(&taken), [(vec![3], 4, Path::Passed)]);
+}
+
 #[test]
 fn c031_a_record_over_the_limit_goes_alone_and_its_neighbours_go_around_it() {
     let limits = up_to(limit_of_two(100));
