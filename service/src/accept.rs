@@ -16,7 +16,7 @@ use std::{
 
 use tokio::{
     net::{TcpListener, TcpStream},
-    time::{Instant, sleep},
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tracing::{debug, warn};
@@ -32,21 +32,31 @@ pub struct Acceptor {
     listener: TcpListener,
     /// What it is called in logs.
     port: &'static str,
+    /// After the system has refused a connection: none is taken before.
+    resume_at: Option<Instant>,
 }
 
 impl Acceptor {
     /// Takes what comes to `listener`, which logs call `port`.
     #[must_use]
     pub fn new(listener: TcpListener, port: &'static str) -> Self {
-        Self { listener, port }
+        Self {
+            listener,
+            port,
+            resume_at: None,
+        }
     }
 
     /// The next connection. Cancel safe.
     ///
     /// # Errors
     /// The listener is broken for good.
-    pub async fn next(&self) -> io::Result<(TcpStream, SocketAddr)> {
+    pub async fn next(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
+            if let Some(at) = self.resume_at {
+                sleep_until(at).await;
+                self.resume_at = None;
+            }
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     // Only latency is at stake.
@@ -56,8 +66,8 @@ impl Acceptor {
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) if is_broken(&error) => return Err(error),
                 Err(error) => {
-                    warn!(port = self.port, %error, "port takes no connections for now");
-                    sleep(ACCEPT_PAUSE).await;
+                    warn!(port = self.port, %error, "port cannot take a connection; it is tried again");
+                    self.resume_at = Some(Instant::now() + ACCEPT_PAUSE);
                 }
             }
         }
@@ -179,11 +189,16 @@ impl Room {
 }
 
 impl Place {
-    /// The connection has shown that it means something: it makes way for nobody from now on.
-    pub fn stay(&self) {
-        if let Some(seat) = self.room.seats().taken.get_mut(&self.number) {
+    /// The connection has shown that it means something: it makes way for nobody from now on. False: it
+    /// has made way already, and has to end.
+    #[must_use]
+    pub fn stay(&self) -> bool {
+        let mut seats = self.room.seats();
+        let seat = seats.taken.get_mut(&self.number);
+        seat.is_some_and(|seat| {
             seat.stays = true;
-        }
+            true
+        })
     }
 
     /// Resolves when the connection has to make way.
@@ -214,13 +229,14 @@ mod tests {
         let room = Room::new(3, "test");
         let take = || room.take(PEER).expect("room");
         let (first, second, third) = (take(), take(), take());
-        first.stay();
+        assert!(first.stay());
         let fourth = take();
         assert_eq!(
             [&first, &second, &third, &fourth].map(is_lost),
             [false, true, false, false]
         );
         second.lost().await;
+        assert!(!second.stay(), "too late");
         assert_eq!(room.taken(), 3);
         // Gone already; its end frees nobody else's place.
         drop(second);
@@ -231,7 +247,7 @@ mod tests {
     async fn a_room_full_of_those_that_stay_refuses_until_one_goes() {
         let room = Room::new(2, "test");
         let places: Vec<Place> = (0..2).map(|_| room.take(PEER).expect("room")).collect();
-        places.iter().for_each(Place::stay);
+        assert!(places.iter().all(Place::stay));
         assert!(room.take(PEER).is_none());
         assert!(room.take(PEER).is_none());
         assert!(!places.iter().any(is_lost));

@@ -25,6 +25,12 @@ mod tests {
 
     #[test]
     fn the_limit_is_what_the_process_may_have() {
+        let before = getrlimit(Resource::Nofile);
+        let lower = Rlimit {
+            current: before.current.map(|current| current - 1),
+            maximum: before.maximum,
+        };
+        setrlimit(Resource::Nofile, lower).expect("a lower one is allowed");
         let most = raise();
         let limit = getrlimit(Resource::Nofile);
         assert_eq!((limit.current, limit.maximum), (most, most));

@@ -55,7 +55,7 @@ pub async fn serve(
     limits: Limits,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let acceptor = Acceptor::new(listener, "HTTP");
+    let mut acceptor = Acceptor::new(listener, "HTTP");
     let room = Room::new(limits.connections, "HTTP");
     let mut connections = JoinSet::new();
     loop {

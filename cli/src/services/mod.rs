@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use kreplicator_kafka::secrets::{ProcessSecrets, SecretSource};
 use kreplicator_store::MetaStore;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 pub(crate) use self::standalone::standalone;
 use crate::{
@@ -23,6 +23,9 @@ use crate::{
     logging, signals,
 };
 
+/// File descriptors that a controller takes beside connections to its API: of the store, of clusters, of files.
+const DESCRIPTORS_BESIDE: u64 = 512;
+
 /// Runs a controller until it is told to stop.
 pub(crate) async fn controller(args: &args::Service) -> anyhow::Result<Exit> {
     let config = load(Role::Controller, args, Vec::new())?;
@@ -30,6 +33,7 @@ pub(crate) async fn controller(args: &args::Service) -> anyhow::Result<Exit> {
         return print_config(&config);
     }
     let process = Process::start(&config).await?;
+    process.check_descriptors(config.controller.grpc_connections_max);
     let run = kreplicator_controller::wiring::run(
         config.controller,
         process.store,
@@ -63,6 +67,8 @@ pub(crate) async fn worker(args: &args::Service) -> anyhow::Result<Exit> {
 
 /// What every service needs.
 struct Process {
+    /// File descriptors that there may be; None: any number.
+    descriptors: Option<u64>,
     store: Arc<dyn MetaStore>,
     secrets: Arc<dyn SecretSource>,
     prometheus: metrics_exporter_prometheus::PrometheusHandle,
@@ -85,11 +91,24 @@ impl Process {
             .await
             .context("the metadata store could not be opened")?;
         Ok(Self {
+            descriptors,
             store,
             secrets,
             prometheus,
             shutdown,
         })
+    }
+
+    /// Says when the API may take more connections than there are file descriptors.
+    fn check_descriptors(&self, connections: usize) {
+        let wanted = connections as u64 + DESCRIPTORS_BESIDE;
+        if let Some(most) = self.descriptors.filter(|most| *most < wanted) {
+            warn!(
+                most,
+                wanted,
+                "grpc_connections_max is more than there are file descriptors for; raise the hard limit (ulimit -Hn) or lower it"
+            );
+        }
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn incoming(
 ) -> impl Stream<Item = io::Result<Connection>> + Send {
     let acceptor = Acceptor::new(listener, "gRPC");
     let room = Room::new(limits.connections, "gRPC");
-    stream::unfold((acceptor, room), move |(acceptor, room)| async move {
+    stream::unfold((acceptor, room), move |(mut acceptor, room)| async move {
         loop {
             let (stream, peer) = match acceptor.next().await {
                 Ok(accepted) => accepted,
@@ -124,8 +124,7 @@ impl Waiting {
     /// Whether it is still waited for.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if self.lost.as_mut().poll(context).is_ready() {
-            let cause = "the port is full, and the connection had sent nothing";
-            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, cause));
+            return Err(made_way());
         }
         if self.too_late.as_mut().poll(context).is_ready() {
             let cause = "the HTTP/2 preface did not come in time";
@@ -133,6 +132,11 @@ impl Waiting {
         }
         Ok(())
     }
+}
+
+fn made_way() -> io::Error {
+    let cause = "the port is full, and the connection had sent nothing";
+    io::Error::new(io::ErrorKind::ConnectionAborted, cause)
 }
 
 impl AsyncRead for Connection {
@@ -152,7 +156,9 @@ impl AsyncRead for Connection {
             waiting.missing = waiting.missing.saturating_sub(read);
             if waiting.missing == 0 {
                 this.waiting = None;
-                this.place.stay();
+                if !this.place.stay() {
+                    return Poll::Ready(Err(made_way()));
+                }
             }
         }
         Poll::Ready(Ok(()))

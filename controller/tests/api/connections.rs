@@ -160,7 +160,7 @@ async fn a_client_without_calls_that_answers_pings_is_kept() {
     let limits = Limits {
         connections: 1,
         ping_every: Duration::from_millis(300),
-        ping_timeout: Duration::from_secs(5),
+        ping_timeout: Duration::from_millis(700),
         ..Limits::default()
     };
     let (_rig, leader) = leader_with(limits).await;
