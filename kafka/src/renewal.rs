@@ -134,7 +134,11 @@ impl Renewal {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Does what blocks on a thread for that, and passes a panic on.
+///
+/// # Panics
+/// As `work` does, and outside a Tokio runtime.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(ended) => std::panic::resume_unwind(ended.into_panic()),
@@ -143,7 +147,11 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, fs, path::Path};
+    use std::{
+        collections::BTreeMap,
+        fs,
+        path::{Path, PathBuf},
+    };
 
     use kreplicator_model::{
         ids::ClusterId,
@@ -174,14 +182,35 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn c127_nobody_is_asked_while_everything_is_as_it_was() {
+    /// Clients run with the first password.
+    struct Begun {
+        _folder: tempfile::TempDir,
+        password: PathBuf,
+        running: ClientProperties,
+        renewal: Renewal,
+    }
+
+    fn begun() -> Begun {
         let folder = tempfile::tempdir().expect("a folder");
         let password = folder.path().join("password");
         fs::write(&password, "first").expect("written");
         let cluster = nowhere(&password);
-        let running = client_properties(&cluster, &ProcessSecrets).expect("complete");
-        let mut renewal = Renewal::new(cluster, Arc::new(ProcessSecrets));
+        Begun {
+            running: client_properties(&cluster, &ProcessSecrets).expect("complete"),
+            renewal: Renewal::new(cluster, Arc::new(ProcessSecrets)),
+            password,
+            _folder: folder,
+        }
+    }
+
+    #[tokio::test]
+    async fn c127_nobody_is_asked_while_everything_is_as_it_was() {
+        let Begun {
+            _folder,
+            password,
+            running,
+            mut renewal,
+        } = begun();
         // The cluster would not answer.
         let looked = renewal.look(&running, SHORT).await.expect("the same");
         assert!(looked.is_none());
@@ -197,12 +226,12 @@ mod tests {
 
     #[tokio::test]
     async fn c127_what_does_not_let_a_client_in_is_told_and_not_used() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let password = folder.path().join("password");
-        fs::write(&password, "first").expect("written");
-        let cluster = nowhere(&password);
-        let running = client_properties(&cluster, &ProcessSecrets).expect("complete");
-        let mut renewal = Renewal::new(cluster, Arc::new(ProcessSecrets));
+        let Begun {
+            _folder,
+            password,
+            running,
+            mut renewal,
+        } = begun();
         fs::write(&password, "").expect("written");
         let fault = renewal.look(&running, SHORT).await.expect_err("empty");
         assert!(matches!(fault, Error::Secret { .. }), "{fault}");

@@ -134,51 +134,66 @@ impl Watcher {
                     self.shared.poked.notified().await;
                 }
             };
+            let rest = wait.saturating_sub(GAP_MIN);
+            // In the rest of the time, so that nobody who asks waits for it.
+            let renewing = async {
+                self.renew(self.settings.timeout.min(rest.mul_f64(0.8)))
+                    .await;
+                std::future::pending::<()>().await;
+            };
             tokio::select! {
-                () = sleep(wait.saturating_sub(GAP_MIN)) => {}
+                () = sleep(rest) => {}
                 () = asked => {}
+                () = renewing => {}
             }
         }
     }
 
     async fn look(&self, failures: u32) -> Result<Arc<ClusterMetadata>, AdminError> {
         let cluster = &self.shared.cluster;
-        let admin = self.renewed(self.admin(failures)?).await;
+        let admin = self.admin(failures)?;
         let metadata = look(admin.as_ref(), cluster, self.settings.timeout).await?;
         Ok(Arc::new(metadata))
     }
 
-    /// The client, made anew after failures.
+    /// The client, made anew after failures. Not from files that are known not to let a client in, nor from such
+    /// that cannot be read: the one there is may be the last that works (C127).
     fn admin(&self, failures: u32) -> Result<Arc<dyn ClusterAdmin>, AdminError> {
-        let present = self.shared.latest.borrow().admin.clone();
+        let (present, is_kept) = {
+            let latest = self.shared.latest.borrow();
+            (latest.admin.clone(), latest.state.renewal_fault.is_some())
+        };
+        let is_due = failures > 0 && failures.is_multiple_of(RECONNECT_AFTER);
         match present {
-            Some(admin) if failures == 0 || !failures.is_multiple_of(RECONNECT_AFTER) => Ok(admin),
-            _ => {
-                let admin = self.connector.connect(&self.shared.cluster)?;
-                self.share(&admin);
-                Ok(admin)
-            }
+            Some(admin) if is_kept || !is_due => Ok(admin),
+            present => match self.connector.connect(&self.shared.cluster) {
+                Ok(admin) => {
+                    self.share(&admin);
+                    Ok(admin)
+                }
+                Err(fault) => present.ok_or(fault),
+            },
         }
     }
 
-    /// The client made from renewed certificates and passwords once these let it in; until then, and
-    /// whatever is wrong with them, the one there is (C127).
-    async fn renewed(&self, admin: Arc<dyn ClusterAdmin>) -> Arc<dyn ClusterAdmin> {
-        let limit = self.settings.timeout;
+    /// Hands on the client made from renewed certificates and passwords once these let it in; until then, and
+    /// whatever is wrong with them, the one there is goes on (C127). May be given up at any time.
+    async fn renew(&self, limit: Duration) {
+        let Some(admin) = self.shared.latest.borrow().admin.clone() else {
+            return;
+        };
         // The client has a deadline too.
         let renewed = timeout(limit + limit / 10, admin.renewed(limit)).await;
         let fault = match renewed {
             Ok(Ok(None)) => None,
             Ok(Ok(Some(renewed))) => {
                 self.share(&renewed);
-                self.note_renewal(None);
-                return renewed;
+                None
             }
             Ok(Err(fault)) => Some(fault.to_string()),
             Err(_) => Some("the cluster gave no answer in time".to_owned()),
         };
         self.note_renewal(fault);
-        admin
     }
 
     /// Hands the client on to whoever asks the cluster for something.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::Fleet;
+use crate::support::{Fleet, Mode};
 
 const SOON: Duration = Duration::from_secs(3);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -34,8 +34,20 @@ async fn c127_clients_are_made_from_renewed_files_and_kept_while_these_cannot_be
     fleet.until_running(4, MINUTE).await;
     assert_eq!(fleet.kafka.partitions("b", "a.orders"), Some(4));
     assert_eq!(fleet.kafka.asked_with("b"), 0);
-    let reachable = fleet.state().clusters["b"].reachable;
-    assert_eq!(reachable, Some(true));
+    let reachable = |fleet: &Fleet| fleet.state().clusters["b"].reachable;
+    assert_eq!(reachable(&fleet), Some(true));
+
+    // Away for longer than it takes to make a client anew: the one there is may be the last that works.
+    fleet.kafka.set_mode("b", Mode::Down);
+    tokio::time::sleep(2 * MINUTE).await;
+    assert_eq!(reachable(&fleet), Some(false));
+    fleet.kafka.set_mode("b", Mode::Up);
+    fleet
+        .until("the cluster is reached", MINUTE, |fleet| {
+            reachable(fleet) == Some(true)
+        })
+        .await;
+    assert_eq!(fleet.kafka.asked_with("b"), 0);
 
     fleet.kafka.renew_files("b", false);
     fleet

@@ -7,7 +7,10 @@
 use std::sync::Arc;
 
 use kreplicator_kafka::{
-    admin::Admin, error::Error as ClusterError, properties::ClientProperties, renewal::Renewal,
+    admin::Admin,
+    error::Error as ClusterError,
+    properties::ClientProperties,
+    renewal::{Renewal, blocking},
     secrets::SecretSource,
 };
 use kreplicator_model::{ids::ClusterId, spec::Cluster};
@@ -154,10 +157,7 @@ async fn renewed<T: Send + 'static>(
 ) -> Result<Option<T>, Fault> {
     let made = match look.await {
         Ok(None) => return Ok(None),
-        Ok(Some(admin)) => {
-            let made = tokio::task::spawn_blocking(move || make(admin.properties())).await;
-            made.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
-        }
+        Ok(Some(admin)) => blocking(move || make(admin.properties())).await,
         Err(error) => Err(Fault::from((kind, &error))),
     };
     match &made {

@@ -16,7 +16,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kreplicator_kafka::{
-    error::Error as ClusterError, properties::client_properties, renewal::Renewal,
+    error::Error as ClusterError,
+    properties::client_properties,
+    renewal::{Renewal, blocking},
     secrets::SecretSource,
 };
 use kreplicator_model::spec::Cluster;
@@ -111,15 +113,12 @@ impl KafkaSink {
         };
         let pool = Arc::clone(&self.pool);
         let purge_at = Instant::now() + RENEWAL_GRACE;
-        let made = tokio::task::spawn_blocking(move || pool.renew(admin.properties(), purge_at));
-        match made.await {
-            Ok(made) => {
-                made?;
-                flow_metrics::client_renewed(&self.cluster.id);
-                Ok(())
-            }
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        let made = blocking(move || pool.renew(admin.properties(), purge_at)).await;
+        match &made {
+            Ok(_) => flow_metrics::client_renewed(&self.cluster.id),
+            Err(_) => flow_metrics::renewal_failed(&self.cluster.id),
         }
+        made.map(|_| ())
     }
 
     /// Lets go of the producers; waits at most `deadline` for their threads to end.
