@@ -115,3 +115,21 @@ pub struct WorkerView {
     /// Tasks that it says it runs.
     pub tasks_owned: usize,
 }
+
+#[cfg(test)]
+impl WorkerView {
+    /// One that lives under the registration `i1` and has nothing to do.
+    pub(crate) fn idle() -> Self {
+        Self {
+            address: String::new(),
+            live: true,
+            incarnation: "i1".to_owned(),
+            draining: false,
+            lost: false,
+            version: String::new(),
+            started_at: UnixMillis(0),
+            tasks_assigned: 0,
+            tasks_owned: 0,
+        }
+    }
+}

@@ -1,6 +1,35 @@
-//! Work that takes long, on a thread of its own.
+//! Work that takes long, on a thread of its own, and in turns.
 
-use tokio::{runtime, task};
+use std::sync::Arc;
+
+use tokio::{runtime, sync::Semaphore, task};
+
+/// Walks at a time over everything there is.
+const WALKS_AT_ONCE: usize = 2;
+
+/// Turns of those who walk over everything there is, in calls and for metrics, so that they never take all
+/// of the processor from the lead. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Walks(Arc<Semaphore>);
+
+impl Default for Walks {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(WALKS_AT_ONCE)))
+    }
+}
+
+impl Walks {
+    /// Does it in its turn and off the threads that others need. What it walks over is to be taken in `work`:
+    /// whoever waits must not hold on to it.
+    ///
+    /// # Panics
+    /// As [`heavy`].
+    pub(crate) async fn turn<T>(&self, work: impl FnOnce() -> T) -> T {
+        // It is never closed.
+        let _turn = self.0.acquire().await;
+        heavy(work)
+    }
+}
 
 /// Runs what may take long without holding up others on this thread: keep-alives of the lead among
 /// them, so that a large request costs no leader its place.

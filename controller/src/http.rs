@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api::leadership::{Leadership, Standing},
     fleet::FleetState,
-    heavy::heavy,
+    heavy::Walks,
     reports::Reports,
 };
 
@@ -45,6 +45,8 @@ pub struct HttpParts {
     pub fleet: watch::Receiver<Arc<FleetState>>,
     /// What workers report.
     pub reports: Arc<Reports>,
+    /// Turns of what walks over everything, shared with the API.
+    pub walks: Walks,
 }
 
 /// Why the endpoint does not run.
@@ -84,8 +86,11 @@ async fn metrics(State(parts): State<Arc<HttpParts>>) -> Response {
     let leadership = Leadership::new(parts.role.clone());
     let leads = matches!(leadership.standing(), Standing::Leading(_));
     let fleet = Arc::clone(&parts.fleet.borrow());
-    let reports = parts.reports.view(tokio::time::Instant::now());
-    heavy(|| gauges::render(&mut text, leads.then_some(&*fleet), &reports));
+    let render = || {
+        let reports = parts.reports.view(tokio::time::Instant::now());
+        gauges::render(&mut text, leads.then_some(&*fleet), &reports);
+    };
+    parts.walks.turn(render).await;
     let content_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4")];
     (content_type, text).into_response()
 }

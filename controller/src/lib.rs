@@ -23,7 +23,7 @@ mod config_entry;
 pub mod discovery;
 pub mod fleet;
 mod forward;
-mod heavy;
+pub mod heavy;
 pub mod http;
 mod leader;
 pub mod metrics;

@@ -82,6 +82,8 @@ struct Table {
     /// What their tasks take.
     bytes: usize,
     dropped: u64,
+    /// When workers were looked for last that no longer concern anybody.
+    swept_at: Option<Instant>,
 }
 
 impl Reports {
@@ -186,6 +188,10 @@ impl Table {
         let worker = worker.or_insert_with(|| Arc::new(Worker::new(now, stream)));
         let others = self.bytes - worker.bytes;
         let room = bytes_max.saturating_sub(others);
+        if update.full {
+            // Nothing of what it said before is kept.
+            *worker = Arc::new(Worker::new(now, stream));
+        }
         // A copy where somebody reads it.
         let worker = Arc::make_mut(worker);
         worker.sweep(now, &id, fleet);
@@ -199,8 +205,13 @@ impl Table {
         Verdict::Accepted
     }
 
-    /// Drops workers that no longer concern anybody.
+    /// Drops workers that no longer concern anybody, when it is time to look for them.
     fn forget_strangers(&mut self, now: Instant, fleet: &FleetState) {
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < UNASSIGNED_KEPT;
+        if self.swept_at.is_some_and(is_recent) {
+            return;
+        }
+        self.swept_at = Some(now);
         let is_old =
             |worker: &Worker| now.saturating_duration_since(worker.received_at) >= UNASSIGNED_KEPT;
         self.workers

@@ -26,6 +26,7 @@ use crate::{
     config::{Config, Fault},
     discovery::DiscoveryDoor,
     fleet::FleetState,
+    heavy::Walks,
     http::{self, HttpParts},
     leader::Leader,
     metrics::Metrics,
@@ -170,6 +171,7 @@ impl Controller {
         let role = election.role();
         let (fleet, fleet_seen) = watch::channel(Arc::new(FleetState::default()));
         let reports = Arc::new(Reports::new(Limits::default()));
+        let walks = Walks::default();
         let door = Arc::new(DiscoveryDoor::new(Arc::clone(&connector)));
 
         let stop_api = CancellationToken::new();
@@ -184,6 +186,7 @@ impl Controller {
             fleet: fleet_seen.clone(),
             discovery: Arc::clone(&door) as _,
             reports: Arc::clone(&reports),
+            walks: walks.clone(),
             clock: Arc::clone(&clock),
             request_retention: config.request_retention,
             limits: api::Limits {
@@ -206,6 +209,7 @@ impl Controller {
             role,
             fleet: fleet_seen.clone(),
             reports: Arc::clone(&reports),
+            walks,
         };
         parts.spawn({
             let stop = stop_http.clone();

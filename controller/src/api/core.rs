@@ -13,17 +13,14 @@ use kreplicator_model::{
     spec::{Cluster, Link},
 };
 use kreplicator_proto::{fault::FieldFault, status::Refusal};
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     ApiParts, ClusterView, DiscoveryPort, leadership::Leadership, loaded::DesiredReader,
     repeat::Answers, surplus::Known, writer::Writer,
 };
-use crate::{fleet::FleetState, heavy::heavy, reports::View};
+use crate::{fleet::FleetState, reports::View};
 
 /// Longest look at clusters on behalf of one request: leaves room for the first record to flow within
 /// two seconds of the call where the cluster answers as it should.
@@ -34,9 +31,6 @@ const LOOK_SLACK: Duration = Duration::from_millis(250);
 const LOOKS_AT_ONCE: usize = 8;
 /// Longest time for all looks of one request; clusters not looked at by then are warned of.
 const LOOKS_DEADLINE: Duration = Duration::from_secs(10);
-/// Calls at a time that walk over everything there is; further ones wait for their turn, so that they never
-/// take all of the processor from the lead.
-const WALKS_AT_ONCE: usize = 2;
 /// How long a request waits for the first pass of a new leader.
 const FIRST_PASS_WAIT: Duration = Duration::from_secs(2);
 
@@ -54,7 +48,6 @@ pub(crate) struct Core {
     pub(crate) shutdown: CancellationToken,
     /// Everything that was spawned on behalf of a request.
     pub(crate) tasks: TaskTracker,
-    walks: Semaphore,
 }
 
 impl Core {
@@ -77,15 +70,13 @@ impl Core {
             writer,
             shutdown,
             tasks,
-            walks: Semaphore::new(WALKS_AT_ONCE),
         }
     }
 
-    /// Does what walks over everything there is, in its turn and off the threads that others need.
-    pub(crate) async fn walk<T>(&self, work: impl FnOnce() -> T) -> T {
-        // It is never closed.
-        let _turn = self.walks.acquire().await;
-        heavy(work)
+    /// Does what walks over everything there is, with the reports as of its turn.
+    pub(crate) async fn walk<T>(&self, work: impl FnOnce(&View) -> T) -> T {
+        let reports = || self.reports();
+        self.parts.walks.turn(|| work(&reports())).await
     }
 
     pub(crate) fn now(&self) -> UnixMillis {

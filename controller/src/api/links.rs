@@ -21,6 +21,7 @@ use super::{
     repeat::Call,
     writer::Edit,
 };
+use crate::reports::View;
 
 /// The service.
 #[derive(Debug, Clone)]
@@ -84,9 +85,10 @@ impl LinksService {
             .values()
             .filter(|link| page.after().is_none_or(|after| link.id.as_str() > after));
         let (links, next_page_token) = page.fill(links, |link| link.id.to_string());
-        let reports = self.0.reports();
-        let picture = Picture::new(&fleet, &reports);
-        let links = || links.into_iter().map(|link| info(link, picture)).collect();
+        let links = |reports: &View| {
+            let picture = Picture::new(&fleet, reports);
+            links.into_iter().map(|link| info(link, picture)).collect()
+        };
         Ok(v1::ListLinksResponse {
             links: self.0.walk(links).await,
             next_page_token,

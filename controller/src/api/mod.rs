@@ -48,7 +48,7 @@ use kreplicator_model::ids::ControllerId;
 use kreplicator_store::{MetaStore, election};
 use tokio::sync::watch;
 
-use crate::{fleet::FleetState, reports::Reports};
+use crate::{fleet::FleetState, heavy::Walks, reports::Reports};
 
 pub use self::incoming::Limits;
 pub use self::ports::{Clock, ClusterView, DiscoveryPort, SystemClock};
@@ -71,6 +71,8 @@ pub struct ApiParts {
     pub discovery: Arc<dyn DiscoveryPort>,
     /// What workers report.
     pub reports: Arc<Reports>,
+    /// Turns of calls that walk over everything, shared with the HTTP port.
+    pub walks: Walks,
     /// Wall-clock time.
     pub clock: Arc<dyn Clock>,
     /// How long an answer is kept for repeated request ids.

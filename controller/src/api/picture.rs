@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Picture<'a> {
     pub(crate) fleet: &'a FleetState,
-    reports: &'a View,
+    pub(crate) reports: &'a View,
 }
 
 /// One task as it stands.

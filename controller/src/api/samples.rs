@@ -2,10 +2,7 @@
 
 use kreplicator_model::{
     desired::Desired,
-    ids::{
-        ClusterId, LinkId, LinkTopic, OwnerEpoch, Partition, TaskId, TopicName, UnixMillis,
-        WorkerId,
-    },
+    ids::{ClusterId, LinkId, LinkTopic, OwnerEpoch, Partition, TaskId, TopicName, WorkerId},
     resolve::ResolvedTopic,
     spec::{
         CheckpointSide, Cluster, GapPolicy, Link, Naming, Security, Selector, StartPolicy,
@@ -103,17 +100,7 @@ pub(super) fn fleet(topics: &[&str]) -> FleetState {
         reachable: Some(true),
         ..ClusterState::default()
     };
-    let live = WorkerView {
-        address: String::new(),
-        live: true,
-        incarnation: "i1".to_owned(),
-        draining: false,
-        lost: false,
-        version: String::new(),
-        started_at: UnixMillis(0),
-        tasks_assigned: 0,
-        tasks_owned: 0,
-    };
+    let live = WorkerView::idle();
     let mut fleet = FleetState {
         ready: true,
         clusters: ["a", "b"]

@@ -45,13 +45,10 @@ impl StatusService {
             Standing::Following(leader) => leader,
             Standing::Nobody => v1::Leader::default(),
         };
-        let reports = core.reports();
-        let told = core.walk(|| whole(&loaded, Picture::new(&fleet, &reports)));
+        let told = core.walk(|reports| whole(&loaded, Picture::new(&fleet, reports)));
         let mut told = told.await;
         told.leader = leader.controller;
         told.leader_address = leader.address;
-        told.problems.extend(full_table(&reports));
-        told.problems.truncate(PROBLEMS_MAX);
         Ok(told)
     }
 
@@ -60,25 +57,25 @@ impl StatusService {
         request: v1::ListTasksRequest,
     ) -> Result<v1::ListTasksResponse, Refusal> {
         let page = Page::new(request.page_size, &request.page_token)?;
-        state_wanted(&request)?;
+        let wanted = state_wanted(&request)?;
         let loaded = self.0.desired.load().await?;
         let fleet = self.0.fleet().await;
-        let reports = self.0.reports();
-        let picture = Picture::new(&fleet, &reports);
-        self.0
-            .walk(|| tasks(&request, &page, &loaded, picture))
-            .await
+        let walk = |reports: &View| {
+            let picture = Picture::new(&fleet, reports);
+            tasks(&request, wanted, &page, &loaded, picture)
+        };
+        self.0.walk(walk).await
     }
 }
 
 /// A page of the tasks asked for.
 fn tasks(
     request: &v1::ListTasksRequest,
+    wanted: Option<v1::TaskState>,
     page: &Page,
     loaded: &Loaded,
     picture: Picture<'_>,
 ) -> Result<v1::ListTasksResponse, Refusal> {
-    let wanted = state_wanted(request)?;
     let after = page.after().and_then(read_key);
     // Once a list has begun, what it is filtered by may go.
     if page.after().is_none() {
@@ -145,7 +142,7 @@ fn full_table(reports: &View) -> Option<String> {
     let left_out = reports.left_out();
     (left_out > 0).then(|| {
         format!(
-            "{left_out} reports of tasks found no room in the leader's {} MiB, so lag and faults of these \
+            "{left_out} reports of tasks found no room in the leader's {} MiB, so lag and faults of some \
              tasks are unknown; run fewer tasks on this installation",
             reports.bytes_max() >> 20
         )
@@ -242,6 +239,7 @@ fn problems(
         .chain(links(v1::Health::Down))
         .chain(clusters)
         .chain(fleet.problems.iter().cloned())
+        .chain(full_table(picture.reports))
         .chain(renewals)
         .chain(links(v1::Health::Degraded))
         .chain(topics)

@@ -24,6 +24,7 @@ use super::{
     picture::Picture,
     subscription_view::{TOPICS_LISTED_MAX, info, topics_of},
 };
+use crate::reports::View;
 
 /// Events on their way to one watcher.
 const BUFFER: usize = 256;
@@ -142,11 +143,10 @@ impl Watcher {
 
         let loaded = self.core.desired.load().await?;
         let fleet = Arc::clone(&self.core.parts.fleet.borrow());
-        let reports = self.core.reports();
-        let picture = Picture::new(&fleet, &reports);
         let is_wanted = |link: &LinkId| self.link.as_ref().is_none_or(|wanted| wanted == link);
         let sent = &self.sent;
-        let walk = || {
+        let walk = |reports: &View| {
+            let picture = Picture::new(&fleet, reports);
             let topics = topics_of(picture, is_wanted);
             let mut events = Vec::new();
             let mut now = Sent::new();

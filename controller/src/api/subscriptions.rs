@@ -29,7 +29,7 @@ use super::{
     subscription_watch, surplus,
     writer::Edit,
 };
-use crate::heavy::heavy;
+use crate::{heavy::heavy, reports::View};
 
 /// The service.
 #[derive(Debug, Clone)]
@@ -198,9 +198,8 @@ impl SubscriptionsService {
         let (subscriptions, next_page_token) =
             page.fill(subscriptions, |((link, id), _)| format!("{link}/{id}"));
         let links: BTreeSet<&LinkId> = subscriptions.iter().map(|((link, _), _)| link).collect();
-        let reports = self.0.reports();
-        let picture = Picture::new(&fleet, &reports);
-        let infos = || {
+        let infos = |reports: &View| {
+            let picture = Picture::new(&fleet, reports);
             let topics = topics_of(picture, |link| links.contains(link));
             let infos = subscriptions.into_iter().map(|((_, id), subscription)| {
                 let desired = &loaded.desired;

@@ -41,16 +41,17 @@ impl WorkersService {
             .iter()
             .filter(|(id, _)| page.after().is_none_or(|after| id.as_str() > after));
         let (workers, next_page_token) = page.fill(workers, |(id, _)| id.to_string());
-        let reports = self.0.reports();
-        let running = self.0.walk(|| running_by_worker(&fleet, &reports)).await;
+        let infos = |reports: &View| {
+            let running = running_by_worker(&fleet, reports);
+            let workers = workers.into_iter();
+            let infos = workers.map(|(id, worker)| {
+                let running = running.get(id).copied().unwrap_or_default();
+                info(reports, id, worker, running)
+            });
+            infos.collect()
+        };
         Ok(v1::ListWorkersResponse {
-            workers: workers
-                .into_iter()
-                .map(|(id, worker)| {
-                    let running = running.get(id).copied().unwrap_or_default();
-                    info(&reports, id, worker, running)
-                })
-                .collect(),
+            workers: self.0.walk(infos).await,
             next_page_token,
         })
     }

@@ -89,7 +89,7 @@ impl Succession {
 
 #[cfg(test)]
 mod tests {
-    use kreplicator_model::{ids::UnixMillis, ownership::Owned};
+    use kreplicator_model::ownership::Owned;
     use kreplicator_proto::v1;
     use kreplicator_store::keys;
 
@@ -103,15 +103,9 @@ mod tests {
     /// `w1` says that it copies `orders/0` under epoch 7, exactly once.
     fn said() -> Reports {
         let view = WorkerView {
-            address: String::new(),
-            live: true,
-            incarnation: "i1".to_owned(),
-            draining: false,
-            lost: false,
-            version: String::new(),
-            started_at: UnixMillis(0),
             tasks_assigned: 1,
             tasks_owned: 1,
+            ..WorkerView::idle()
         };
         let fleet = FleetState {
             workers: [(worker("w1"), view)].into(),

@@ -34,17 +34,7 @@ fn assigned(worker: &str, epoch: u64) -> Assigned {
 
 /// `partitions` tasks of one topic, all on `w1` with epoch 7; `w2` is idle.
 fn fleet(partitions: i32) -> FleetState {
-    let live = WorkerView {
-        address: String::new(),
-        live: true,
-        incarnation: "i1".to_owned(),
-        draining: false,
-        lost: false,
-        version: String::new(),
-        started_at: kreplicator_model::ids::UnixMillis(0),
-        tasks_assigned: 0,
-        tasks_owned: 0,
-    };
+    let live = WorkerView::idle();
     FleetState {
         workers: [WORKER, "w2"]
             .map(|id| (worker_id(id), live.clone()))

@@ -39,6 +39,8 @@ pub(super) struct Worker {
     pub(super) bytes: usize,
     /// Reports of tasks that found no room since everything was told last.
     pub(super) left_out: usize,
+    /// What the smallest of them takes.
+    least_left_out: usize,
     told_at: Instant,
     swept_at: Instant,
 }
@@ -120,6 +122,7 @@ impl Worker {
             tasks: BTreeMap::new(),
             bytes: 0,
             left_out: 0,
+            least_left_out: usize::MAX,
             told_at: now,
             swept_at: now,
         }
@@ -143,6 +146,7 @@ impl Worker {
             self.tasks.clear();
             self.bytes = 0;
             self.left_out = 0;
+            self.least_left_out = usize::MAX;
             self.told_at = now;
         }
         let mut left_out = 0;
@@ -154,6 +158,7 @@ impl Worker {
             let bytes = entry.bytes(&id);
             if self.bytes + bytes > room {
                 left_out += 1;
+                self.least_left_out = self.least_left_out.min(bytes);
             } else {
                 self.bytes += bytes;
                 self.tasks.insert(id, entry);
@@ -171,7 +176,7 @@ impl Worker {
     /// Whether it is worth while to have everything told again, since there may be room for it by now.
     pub(super) fn is_to_be_asked(&self, now: Instant, room: usize) -> bool {
         self.left_out > 0
-            && room > self.bytes
+            && room.saturating_sub(self.bytes) >= self.least_left_out
             && now.saturating_duration_since(self.told_at) >= UNASSIGNED_KEPT
     }
 

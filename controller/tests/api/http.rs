@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kreplicator_controller::{
     fleet::{Assigned, FleetState},
+    heavy::Walks,
     http::{self, HttpParts},
     reports::{Limits, Reports},
 };
@@ -39,6 +40,7 @@ impl Endpoint {
             role,
             fleet: controller.fleet.subscribe(),
             reports: Arc::clone(&reports),
+            walks: Walks::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");

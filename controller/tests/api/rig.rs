@@ -9,6 +9,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use kreplicator_controller::{
     api::{self, ApiParts, Clock, DiscoveryPort},
     fleet::FleetState,
+    heavy::Walks,
     reports::{Limits, Reports},
 };
 use kreplicator_model::ids::{ControllerId, UnixMillis};
@@ -99,6 +100,7 @@ impl Rig {
             fleet: fleet.subscribe(),
             discovery: Arc::clone(&self.discovery) as Arc<dyn DiscoveryPort>,
             reports: Arc::clone(&reports),
+            walks: Walks::default(),
             clock: Arc::new(FixedClock),
             request_retention: Duration::from_secs(3_600),
             limits: self.limits,

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
 use super::*;
+use crate::heavy::Walks;
 use crate::{
     api::{ApiParts, ClusterView, DiscoveryPort, SystemClock, samples},
     fleet::FleetState,
@@ -94,6 +95,7 @@ async fn core(
         fleet: fleet.subscribe(),
         discovery: Arc::new(NoClusters),
         reports: Arc::new(Reports::new(Limits::default())),
+        walks: Walks::default(),
         clock: Arc::new(SystemClock),
         request_retention: Duration::from_secs(3_600),
         limits: crate::api::Limits::default(),
