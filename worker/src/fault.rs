@@ -1,6 +1,10 @@
 //! Why a task cannot go on: a kind for metrics and decisions, a cause for people.
 
-use kreplicator_model::{checkpoint::CheckpointMeta, ids::Offset, task::FaultKind};
+use kreplicator_model::{
+    checkpoint::CheckpointMeta,
+    ids::{Offset, Partition, TopicName},
+    task::FaultKind,
+};
 use kreplicator_wire::topic::TopicId;
 
 use crate::engine::TaskSpec;
@@ -110,6 +114,29 @@ impl Fault {
                 "the source partition ends at {end}, before offset {position} that was copied up to: \
                  the topic was truncated or made anew; check both topics, then reset the checkpoint"
             ),
+        )
+    }
+
+    /// A batch of the source is damaged.
+    #[must_use]
+    pub fn damaged(topic: &TopicName, partition: Partition, at: Offset) -> Self {
+        Self::new(
+            Kind::Source,
+            format!(
+                "the batch of source offset {at} is damaged: its checksum does not fit its records; \
+                 delete the records below the next good batch on the source, or repair its log"
+            ),
+        )
+        .at_source(topic, partition)
+    }
+
+    /// The same with the name of the source partition before it.
+    #[must_use]
+    pub fn at_source(self, topic: &TopicName, partition: Partition) -> Self {
+        let cause = self.cause;
+        Self::new(
+            self.kind,
+            format!("source topic {topic} partition {partition}: {cause}"),
         )
     }
 

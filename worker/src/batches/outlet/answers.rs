@@ -94,15 +94,7 @@ pub(super) fn is_sound([header, payload]: &[Bytes; 2]) -> bool {
 }
 
 fn damaged(lane: &Lane, offset: Offset) -> Fault {
-    let TopicPartition { topic, partition } = &lane.source;
-    Fault::new(
-        Kind::Source,
-        format!(
-            "source topic {topic} partition {partition}: the batch of source offset {offset} is damaged: \
-             its checksum does not fit its records; delete the records below the next good batch on the \
-             source, or repair its log"
-        ),
-    )
+    Fault::damaged(&lane.source.topic, lane.source.partition, offset)
 }
 
 /// Whether a refusal for good is about a record of the batch. Every other would meet each record

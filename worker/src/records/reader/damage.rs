@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, sync::PoisonError};
 
 use kreplicator_model::ids::{Offset, TaskId};
 
-use crate::fault::{Fault, Kind};
+use crate::fault::Fault;
 
 /// Most places that one opening keeps in mind. With more nothing is believed that passes over anything.
 const PLACES_MAX: usize = 1_000;
@@ -74,10 +74,16 @@ impl Damage {
         }
     }
 
-    /// Some open partition has a damaged batch at this offset. Some: it may be this one, and what it is to
+    /// Whether this partition is to read just this offset next.
+    pub(super) fn is_at(&self, at: Offset) -> bool {
+        at == self.next
+    }
+
+    /// Some open partition has a damaged batch at this offset; `is_placed`: one of them is to read just that next, so
+    /// that it is not a batch which another is in the middle of. Some: it may be this one, and what it is to
     /// read next, from this offset on.
-    pub(super) fn found(&mut self, at: Offset) -> Option<Offset> {
-        if at < self.next && !self.is_fresh {
+    pub(super) fn found(&mut self, at: Offset, is_placed: bool) -> Option<Offset> {
+        if at < self.next && (is_placed || !self.is_fresh) {
             return None;
         }
         self.is_everywhere |= self.places.len() >= PLACES_MAX;
@@ -121,15 +127,7 @@ impl Damage {
 
 /// The fault of a task whose source has a damaged batch.
 pub(in crate::records) fn fault(task: &TaskId, at: Offset) -> Fault {
-    let (topic, partition) = (&task.topic, task.partition);
-    Fault::new(
-        Kind::Source,
-        format!(
-            "source topic {topic} partition {partition}: the batch of source offset {at} is damaged: its \
-             checksum does not fit its records; delete the records below the next good batch on the \
-             source, or repair its log"
-        ),
-    )
+    Fault::damaged(&task.topic, task.partition, at)
 }
 
 #[cfg(test)]
@@ -169,7 +167,7 @@ mod tests {
     fn c024_a_record_behind_a_damaged_batch_is_not_taken() {
         let mut damage = Damage::new(Offset(0));
         reads(&mut damage, 0..10);
-        damage.found(Offset(10));
+        damage.found(Offset(10), false);
         assert_eq!(damage.record(Offset(20)), Some(Offset(10)));
         assert_eq!(
             damage.record(Offset(21)),
@@ -182,8 +180,8 @@ mod tests {
     fn c024_a_damaged_batch_with_nothing_to_copy_behind_it_is_not_passed_over() {
         let mut damage = Damage::new(Offset(0));
         assert_eq!(damage.passed(Offset(4)), Offset(4), "markers");
-        damage.found(Offset(2));
-        damage.found(Offset(10));
+        damage.found(Offset(2), false);
+        damage.found(Offset(10), false);
         assert_eq!(damage.passed(Offset(9)), Offset(9));
         assert_eq!(damage.passed(Offset(30)), Offset(10));
         assert_eq!(damage.record(Offset(31)), Some(Offset(10)));
@@ -193,12 +191,12 @@ mod tests {
     fn a_partition_that_reads_on_is_cleared_and_its_holes_are_none() {
         let mut damage = Damage::new(Offset(0));
         reads(&mut damage, 0..5);
-        damage.found(Offset(3));
-        damage.found(Offset(7));
+        damage.found(Offset(3), false);
+        damage.found(Offset(7), false);
         reads(&mut damage, 5..8);
         assert_eq!(damage.record(Offset(12)), None, "compaction took 8 to 11");
-        damage.found(Offset(12));
-        damage.found(Offset(20));
+        damage.found(Offset(12), false);
+        damage.found(Offset(20), false);
         assert_eq!(damage.record(Offset(19)), None);
         assert_eq!(damage.record(Offset(21)), Some(Offset(20)));
     }
@@ -206,30 +204,45 @@ mod tests {
     #[test]
     fn c024_a_batch_that_begins_before_the_first_read_may_be_the_damaged_one() {
         let mut damage = Damage::new(Offset(15));
-        damage.found(Offset(10));
+        damage.found(Offset(10), false);
         assert_eq!(damage.passed(Offset(20)), Offset(15));
         assert_eq!(damage.record(Offset(20)), Some(Offset(15)));
         let mut sound = Damage::new(Offset(15));
-        sound.found(Offset(10));
+        sound.found(Offset(10), false);
         reads(&mut sound, 15..30);
         assert_eq!(sound.passed(Offset(40)), Offset(40));
     }
 
     #[test]
+    fn c024_damage_where_another_partition_stands_is_not_of_one_that_was_just_opened_beyond() {
+        let mut standing = Damage::new(Offset(10));
+        let mut beyond = Damage::new(Offset(1_000));
+        assert!(standing.is_at(Offset(10)) && !beyond.is_at(Offset(10)));
+        assert_eq!(standing.found(Offset(10), true), Some(Offset(10)));
+        assert_eq!(beyond.found(Offset(10), true), None);
+        // It begins at a hole and is well.
+        assert_eq!(beyond.record(Offset(1_005)), None);
+    }
+
+    #[test]
     fn c024_damage_where_a_partition_is_to_read_next_is_told_with_the_place() {
         let mut damage = Damage::new(Offset(15));
-        assert_eq!(damage.found(Offset(10)), Some(Offset(15)), "inside of it");
+        assert_eq!(
+            damage.found(Offset(10), false),
+            Some(Offset(15)),
+            "inside of it"
+        );
         reads(&mut damage, 15..20);
-        assert_eq!(damage.found(Offset(10)), None);
-        assert_eq!(damage.found(Offset(30)), None, "not yet");
-        assert_eq!(damage.found(Offset(20)), Some(Offset(20)));
+        assert_eq!(damage.found(Offset(10), false), None);
+        assert_eq!(damage.found(Offset(30), false), None, "not yet");
+        assert_eq!(damage.found(Offset(20), false), Some(Offset(20)));
     }
 
     #[test]
     fn more_places_than_are_kept_make_every_hole_one() {
         let mut damage = Damage::new(Offset(0));
         for at in 0..=1_000 {
-            damage.found(Offset(at * 10));
+            damage.found(Offset(at * 10), false);
         }
         assert_eq!(damage.places.len(), PLACES_MAX);
         reads(&mut damage, 0..20_001);

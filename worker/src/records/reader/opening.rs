@@ -41,9 +41,10 @@ impl Opening {
         }
     }
 
-    /// Some partition of the consumer, perhaps this one, has a damaged batch at this offset.
-    pub(super) fn damage_found(&mut self, at: Offset) {
-        if let Some(next) = self.damage.found(at) {
+    /// Some partition of the consumer, perhaps this one, has a damaged batch at this offset; `is_placed`: one is to
+    /// read just that next.
+    pub(super) fn damage_found(&mut self, at: Offset, is_placed: bool) {
+        if let Some(next) = self.damage.found(at, is_placed) {
             self.lane.damaged(self.number, next);
         }
     }

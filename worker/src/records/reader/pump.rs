@@ -348,8 +348,10 @@ impl Pump {
 
     fn consumer_error(&mut self, fault: &KafkaError) {
         for at in self.consumer.context().take_damaged() {
+            let mut open = self.open.values().flat_map(HashMap::values);
+            let is_placed = open.any(|opening| opening.damage.is_at(at));
             let open = self.open.values_mut().flat_map(HashMap::values_mut);
-            open.for_each(|opening| opening.damage_found(at));
+            open.for_each(|opening| opening.damage_found(at, is_placed));
         }
         let code = fault.rdkafka_error_code().unwrap_or(Code::Fail);
         let is_fatal = matches!(fault, KafkaError::MessageConsumptionFatal(_));
