@@ -24,7 +24,7 @@ pub struct Joined {
 /// The first is taken whatever its size: compare what comes out with the limit, and split it if need be.
 ///
 /// # Errors
-/// As [`super::keep`].
+/// As [`super::keep`], about the first. A later one that cannot be read ends what is joined.
 pub fn coalesce(batches: &[Batch], bytes_max: usize, options: &Options) -> Result<Joined, Error> {
     join(batches, bytes_max, options)
 }
@@ -118,11 +118,15 @@ fn fill<S: Source>(
     let mut taken = 0_usize;
     for source in sources {
         let mark = builder.mark();
-        if !source.add_to(&mut builder, options)? {
-            builder.roll_back(mark);
-            break;
+        match source.add_to(&mut builder, options) {
+            Ok(true) => taken += 1,
+            // One that cannot be read is told of when it comes first; what is before it can be joined.
+            Err(error) if taken == 0 => return Err(error),
+            Ok(false) | Err(_) => {
+                builder.roll_back(mark);
+                break;
+            }
         }
-        taken += 1;
     }
     if let (0, Some(first)) = (taken, sources.first()) {
         // Alone beyond the limit already.

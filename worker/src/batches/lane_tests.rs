@@ -15,10 +15,14 @@ use crate::{batches::outlet::Item, fault::Kind};
 
 #[path = "lane_tests/counting.rs"]
 mod counting;
+#[path = "lane_tests/drains.rs"]
+mod drains;
 #[path = "lane_tests/memory.rs"]
 mod memory;
 #[path = "lane_tests/random.rs"]
 mod random;
+#[path = "lane_tests/refusals.rs"]
+mod refusals;
 #[path = "lane_tests/rewriting.rs"]
 mod rewriting;
 #[path = "lane_tests/source.rs"]
@@ -43,6 +47,11 @@ fn tell(item: &Item, answer: Answer) {
 fn ack(item: &Item) {
     let base_offset = Offset(offsets_of(&parse(item))[0]);
     tell(item, Answer::Acked { base_offset });
+}
+
+fn refuse(item: &Item, index: Option<usize>) {
+    let fault = |offset: Offset| Fault::new(Kind::Refused, format!("refuses {offset}"));
+    item.lane.refused(item.run, item.id, index, fault);
 }
 
 /// Acknowledges until nothing more comes.
@@ -204,132 +213,6 @@ fn c107_what_can_never_be_held_any_more_is_a_fault_even_after_it_had_to_wait() {
         |event: &Event| matches!(event, Event::Failed(fault) if fault.kind == Kind::Memory);
     assert!(events.iter().any(is_memory), "{events:?}");
     drop((part, others));
-}
-
-#[test]
-fn a_drain_sends_no_more_than_the_sender_holds_and_passes_nothing() {
-    let rig = Rig::running(RigMade::default());
-    let batches: Vec<_> = (0..7).map(|number| batch(number * 2, 2)).collect();
-    rig.fetch(&batches);
-    let sent = rig.sent();
-    assert_eq!(sent.len(), 5);
-    assert!(!rig.lane.drain());
-    assert_eq!(rig.with_fetcher(FakeFetcher::told), [Told::Stop]);
-    assert_eq!(rig.lane.reading_at(), Next::Gone);
-    for item in &sent {
-        assert!(!rig.events().contains(&Event::Settled));
-        ack(item);
-    }
-    assert_eq!(rig.events(), [Event::Settled]);
-    assert!(rig.sent().is_empty());
-    assert_eq!(rig.checkpoint(), 10);
-    assert_eq!(rig.budget.used_bytes(), 0);
-    assert_eq!(rig.lane.close(), 0);
-}
-
-#[test]
-fn a_drain_with_a_fault_ahead_settles() {
-    let rig = Rig::running(RigMade::default());
-    let bytes = [
-        &batch(0, 2).bytes()[..],
-        &damage(&Made::with_holes(2, &[1], 2).batch()),
-    ]
-    .concat();
-    rig.fetch_bytes(Offset(0), bytes.into());
-    let sent = rig.sent();
-    assert!(!rig.lane.drain());
-    sent.iter().for_each(ack);
-    assert_eq!(rig.events(), [Event::Settled]);
-}
-
-#[test]
-fn c024_what_is_before_a_damaged_batch_is_delivered_before_the_fault_is_told() {
-    let rig = Rig::running(RigMade::default());
-    let bytes = [
-        &batch(0, 2).bytes()[..],
-        &damage(&Made::with_holes(2, &[1], 2).batch()),
-    ]
-    .concat();
-    assert_eq!(rig.fetch_bytes(Offset(0), bytes.into()), Next::Pause);
-    let sent = rig.sent();
-    assert_eq!(records(&sent), [[0, 1]]);
-    assert!(rig.events().is_empty());
-    ack(&sent[0]);
-    let [Event::Failed(fault)] = &rig.events()[..] else {
-        panic!("no fault");
-    };
-    let place = "source topic orders partition 0: source offset 2 cannot be read";
-    assert!(fault.cause.contains(place), "{fault}");
-    assert_eq!(rig.checkpoint(), 2);
-}
-
-#[test]
-fn c024_a_damaged_batch_alone_is_a_fault_at_once() {
-    let rig = Rig::running(RigMade::default());
-    let bytes = damage(&Made::with_holes(0, &[1], 2).batch());
-    assert_ne!(rig.fetch_bytes(Offset(0), bytes), Next::Pause);
-    assert!(matches!(&rig.events()[..], [Event::Failed(_)]));
-}
-
-fn refuse(item: &Item, index: Option<usize>) {
-    let fault = |offset: Offset| Fault::new(Kind::Refused, format!("refuses {offset}"));
-    item.lane.refused(item.run, item.id, index, fault);
-}
-
-#[test]
-fn c012_a_refused_batch_is_cut_until_its_record_is_alone() {
-    let rig = Rig::running(RigMade::default());
-    let batches = [batch(0, 2), batch(2, 6)];
-    rig.fetch(&batches);
-    let sent = rig.sent();
-    ack(&sent[0]);
-    refuse(&sent[1], Some(3));
-    assert_eq!(rig.events(), [Event::Isolate]);
-
-    rig.lane.close();
-    rig.open_at(2);
-    rig.connect();
-    rig.fetch(&batches);
-    let sent = rig.sent();
-    assert_eq!(records(&sent), [vec![2, 3, 4], vec![5], vec![6, 7]]);
-    ack(&sent[0]);
-    refuse(&sent[1], None);
-    let events = rig.events();
-    assert!(
-        matches!(&events[..], [Event::Failed(fault)] if fault.cause == "refuses 5"),
-        "{events:?}"
-    );
-    assert_eq!(rig.checkpoint(), 5);
-
-    // Whoever raised the limit meanwhile: the doubt ends with what it was about.
-    rig.lane.close();
-    rig.open_at(5);
-    rig.connect();
-    rig.fetch(&batches);
-    rig.sent().iter().for_each(ack);
-    assert_eq!(rig.checkpoint(), 8);
-    assert_eq!(rig.lane.lock().doubt, None);
-}
-
-#[test]
-fn c012_refused_tiny_batches_are_not_joined_again() {
-    let rig = Rig::running(RigMade::default());
-    let batches: Vec<_> = (0..30).map(|offset| batch(offset, 1)).collect();
-    rig.fetch(&batches);
-    let sent = rig.sent();
-    let joined = sent
-        .iter()
-        .find(|item| parse(item).header().record_count > 1);
-    let joined = joined.expect("thirty wait");
-    let from = offsets_of(&parse(joined))[0];
-    refuse(joined, Some(0));
-    assert_eq!(rig.events(), [Event::Isolate]);
-    rig.lane.close();
-    rig.open_at(from);
-    rig.connect();
-    rig.fetch(&batches);
-    let counts: Vec<usize> = records(&rig.sent()).iter().map(Vec::len).collect();
-    assert_eq!(counts, [1; 5]);
 }
 
 #[test]
@@ -560,74 +443,4 @@ fn bytes_are_those_of_batches_as_they_were_sent() {
     let bytes: usize = sent[0].parts.iter().map(bytes::Bytes::len).sum();
     sent.iter().for_each(ack);
     assert_eq!(rig.lane.status().bytes_total, bytes as u64);
-}
-
-#[test]
-fn a_drain_asks_again_for_what_has_given_way_to_it() {
-    let rig = Rig::running(RigMade::default());
-    rig.fetch(&[batch(0, 2)]);
-    let sent = rig.sent();
-    rig.lane.connection_lost(sent[0].run, sent[0].way);
-    // Taken by a life that did not come to act on it.
-    assert_eq!(rig.events(), [Event::FindTarget]);
-    assert!(!rig.lane.drain());
-    let events = rig.events();
-    assert!(
-        matches!(&events[..], [Event::FindTarget | Event::AskTarget]),
-        "{events:?}"
-    );
-}
-
-#[test]
-fn a_drain_that_finds_another_owner_ahead_waits_for_nothing() {
-    let rig = Rig::running(RigMade::default());
-    rig.fetch(&[batch(0, 2)]);
-    let sent = rig.sent();
-    assert!(!rig.lane.drain());
-    tell(&sent[0], Answer::OutOfOrder);
-    assert_eq!(rig.events(), [Event::AskTarget]);
-    // It ends in the middle of what would be read next.
-    rig.lane.target_seen(&view(61));
-    assert_eq!(rig.events(), [Event::Settled]);
-    assert!(rig.sent().is_empty());
-}
-
-/// Another owner's batches end within one of ours: the rest of it is delivered by nobody.
-#[test]
-fn a_drain_that_is_overtaken_by_half_is_not_settled() {
-    let rig = Rig::running(RigMade::default());
-    rig.fetch(&[batch(0, 10)]);
-    let sent = rig.sent();
-    assert!(!rig.lane.drain());
-    tell(&sent[0], Answer::OutOfOrder);
-    assert_eq!(rig.events(), [Event::AskTarget]);
-    rig.lane.target_seen(&view(4));
-    assert_eq!(rig.events(), [Event::Unsettled]);
-    assert_eq!(rig.lane.close(), 10, "some of them may be there");
-    assert_eq!(rig.checkpoint(), 0);
-}
-
-#[test]
-fn a_drain_whose_target_has_lost_what_it_had_acknowledged_is_not_settled() {
-    let rig = Rig::running(RigMade::default());
-    let batches: Vec<_> = (0..3).map(|number| batch(number * 10, 10)).collect();
-    rig.fetch(&batches[..2]);
-    ack_all(&rig);
-    assert_eq!(rig.checkpoint(), 20);
-    rig.fetch(&batches[2..]);
-    let sent = rig.sent();
-    assert!(!rig.lane.drain());
-    // An unclean change of leaders: ten acknowledged records are gone.
-    tell(&sent[0], Answer::OutOfOrder);
-    assert_eq!(rig.events(), [Event::AskTarget]);
-    rig.lane.target_seen(&view(10));
-    assert_eq!(rig.events(), [Event::Unsettled]);
-    assert!(rig.sent().is_empty());
-    assert_eq!(
-        rig.checkpoint(),
-        10,
-        "what is saved claims no more than is there"
-    );
-    assert_eq!(rig.lane.close(), 20, "ten on the way and ten lost");
-    assert_eq!(rig.budget.used_bytes(), 0);
 }

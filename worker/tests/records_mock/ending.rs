@@ -1,8 +1,8 @@
 //! Tasks end: by the fence, stuck, or all at once.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use kreplicator_worker::engine::{Engine, State, Stopped};
+use kreplicator_worker::engine::{Engine, RunningTask, State, Stopped};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use tokio::time::Instant;
 
@@ -10,8 +10,8 @@ use crate::rig::{
     PATIENCE, Rig, STOP, copied, fill, numbered, quick_config, read, status_where, values,
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn c037_a_closed_fence_stops_sending_and_saving() {
+/// A task that has copied ten records and saved that it did.
+async fn ten_saved() -> (Rig, Arc<dyn RunningTask>) {
     let rig = Rig::new();
     rig.topic("orders", 1);
     fill(&rig.source, "orders", &numbered(0, 0..10));
@@ -22,6 +22,12 @@ async fn c037_a_closed_fence_stops_sending_and_saving() {
             .is_some_and(|(offset, _)| offset == 10)
     })
     .await;
+    (rig, task)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c037_a_closed_fence_stops_sending_and_saving() {
+    let (rig, task) = ten_saved().await;
 
     rig.fence.close();
     fill(&rig.source, "orders", &numbered(0, 10..20));
@@ -124,16 +130,7 @@ async fn c109_everything_is_let_go_within_the_deadline() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_whose_last_checkpoint_is_refused_says_that_the_next_owner_reads_again() {
-    let rig = Rig::new();
-    rig.topic("orders", 1);
-    fill(&rig.source, "orders", &numbered(0, 0..10));
-    let task = rig.start("orders", 0);
-    copied(task.as_ref(), 10).await;
-    status_where(task.as_ref(), "the save", |_| {
-        rig.committed("orders", 0)
-            .is_some_and(|(offset, _)| offset == 10)
-    })
-    .await;
+    let (rig, task) = ten_saved().await;
 
     let refusals = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED; 1_000];
     rig.source

@@ -95,7 +95,8 @@ fn one_that_only_looks_tiny_is_not_unfolded_and_goes_by_itself() {
     };
     let bomb = swollen(JOINED_PLAIN_BYTES_MAX);
     assert!(bomb.batch.size_bytes() < TINY_BYTES);
-    assert!(join(&[one(0), one(1), bomb.clone()], &NO_LIMITS).is_none());
+    let (joined, count) = join(&[one(0), one(1), bomb.clone()], &NO_LIMITS).expect("two are tiny");
+    assert_eq!((show(&joined).0, count), (vec![0, 1], 2));
     assert!(join(&[bomb, one(3), one(4)], &NO_LIMITS).is_none());
     // Where all are what they look like.
     let line = [one(0), one(1), swollen(10_000)];

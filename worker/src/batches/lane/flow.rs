@@ -290,6 +290,9 @@ impl Flow {
         {
             // What follows is likely to be alike.
             self.unfolds = (plain_bytes / closed.bytes().max(1)).max(UNFOLDS);
+        } else {
+            // Nor is it for ever.
+            self.unfolds = (self.unfolds / 2).max(UNFOLDS);
         }
         backlog.unread.opened();
         if backlog.unread.is_over() {

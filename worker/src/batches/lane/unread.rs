@@ -219,12 +219,7 @@ impl Lane {
 
     /// A fault of what the source gave, with the name of its partition.
     fn at_source(&self, fault: Fault) -> Fault {
-        let (topic, partition) = (&self.source.topic, self.source.partition);
-        let cause = fault.cause;
-        Fault::new(
-            fault.kind,
-            format!("source topic {topic} partition {partition}: {cause}"),
-        )
+        fault.at_source(&self.source.topic, self.source.partition)
     }
 
     /// The fault behind what can never be held.

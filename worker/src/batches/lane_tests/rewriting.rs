@@ -168,6 +168,35 @@ fn a_batch_that_unfolds_further_than_expected_is_tried_with_more_memory_and_so_a
 }
 
 #[test]
+fn one_batch_that_unfolds_far_does_not_make_all_that_follow_dear() {
+    let rig = Rig::running(RigMade::default());
+    rig.hold_jobs();
+    let held = |number: i64| {
+        // Compressed, so that what it unfolds to is a guess, and a small one.
+        let batch = inflating(number, 1_000);
+        let batch_bytes = batch.bytes().len() as u64;
+        rig.fetch(&[batch]);
+        let before = rig.budget.used_bytes();
+        let work = rig.begin_next().expect("it waits to be opened");
+        let held = rig.budget.used_bytes() - before;
+        work.run();
+        rig.sent().iter().for_each(ack);
+        held / batch_bytes
+    };
+    let usual = held(0);
+    rig.fetch(&[inflating(1, 40_000)]);
+    while rig.sent().is_empty() {
+        assert!(rig.open_next());
+    }
+    let dear = held(2);
+    assert!(dear > usual, "{dear} bytes a byte, {usual} before");
+    for number in 3..20 {
+        held(number);
+    }
+    assert_eq!(held(20), usual);
+}
+
+#[test]
 fn c107_a_batch_that_unfolds_to_more_than_the_budget_can_hold_is_a_fault_that_names_it() {
     let rig = Rig::running(RigMade {
         budget_bytes: 1 << 20,
