@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use clap::ValueEnum as _;
 
 use super::{
-    figures::{Figures, Ratios},
+    figures::{Figures, Ratios, of},
     options::{Load, PeerName},
 };
 
@@ -89,61 +89,56 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What was asked for and is not reached by the figures of one load, a sentence each. What was not measured is
-/// not reached.
-pub(crate) fn unmet(bounds: &[Bound], of_load: &[Figures]) -> Vec<String> {
-    let of = |peer: PeerName| of_load.iter().find(|figures| figures.peer == peer);
-    let mut unmet = Vec::new();
-    for bound in bounds {
-        let here = |load: Load| bound.load.is_none_or(|own| own == load);
-        let Some(load) = of_load.first().map(|figures| figures.load) else {
-            continue;
-        };
-        if !here(load) {
-            continue;
+/// What was asked for and is not reached by the figures of a run, a sentence each. What was not measured is not
+/// reached, nor is what was asked of a load that was not copied, or of any load where none was.
+pub(crate) fn unmet(bounds: &[Bound], of_loads: &[Vec<Figures>]) -> Vec<String> {
+    bounds
+        .iter()
+        .flat_map(|bound| bound.unmet(of_loads))
+        .collect()
+}
+
+impl Bound {
+    fn unmet(&self, of_loads: &[Vec<Figures>]) -> Vec<String> {
+        let mut is_asked = false;
+        let mut unmet = Vec::new();
+        for of_load in of_loads {
+            let Some(load) = of_load.first().map(|figures| figures.load) else {
+                continue;
+            };
+            if self.load.is_some_and(|own| own != load) {
+                continue;
+            }
+            is_asked = true;
+            let ratios = of(of_load, PeerName::Mm2)
+                .zip(of(of_load, self.ours))
+                .map(|(peer, ours)| Ratios::of(peer, ours));
+            let found = ratios.and_then(|ratios| self.measure.of(&ratios));
+            if found.is_none_or(|found| found < self.ratio) {
+                let found = found.map_or("not measured".to_owned(), |found| format!("{found:.2}"));
+                unmet.push(format!("{}: {self} asked for, {found}", load.name()));
+            }
         }
-        let ratios = of(PeerName::Mm2)
-            .zip(of(bound.ours))
-            .map(|(peer, ours)| Ratios::of(peer, ours));
-        let found = ratios.and_then(|ratios| bound.measure.of(&ratios));
-        if found.is_none_or(|found| found < bound.ratio) {
-            let found = found.map_or("not measured".to_owned(), |found| format!("{found:.2}"));
-            unmet.push(format!("{}: {bound} asked for, {found}", load.name()));
+        if !is_asked {
+            unmet.push(format!("{self} asked for, nothing of it was copied"));
         }
+        unmet
     }
-    unmet
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::mirror::copy::Copy;
 
     fn bound(text: &str) -> Bound {
         text.parse().expect("legal")
     }
 
     fn figures(peer: PeerName, load: Load, cpu_ms: u64) -> Figures {
-        Figures {
-            peer,
-            load,
-            bytes: 3_000_000,
-            copy: Copy {
-                records: 10_000,
-                wall: Duration::from_secs(2),
-                cpu: Duration::from_millis(cpu_ms),
-                startup: Duration::from_secs(3),
-                startup_cpu: Duration::from_secs(2),
-                memory_peak_bytes: 64 << 20,
-                brokers_cpu: Duration::from_secs(2),
-                machine_cpu: Duration::from_secs(4),
-            },
-            repeats: 0,
-            compared: 0,
-            latency: None,
-        }
+        let mut figures = Figures::sample(peer);
+        figures.load = load;
+        figures.copy.cpu = std::time::Duration::from_millis(cpu_ms);
+        figures
     }
 
     #[test]
@@ -200,9 +195,12 @@ mod tests {
         .map(bound);
         let expected = [
             "lz4: batches.cpu=15.5 asked for, 15.00",
+            "single.batches.cpu=99 asked for, nothing of it was copied",
             "lz4: records.cpu=1 asked for, not measured",
             "lz4: batches.p99=5 asked for, not measured",
         ];
-        assert_eq!(unmet(&asked, &of_load), expected);
+        assert_eq!(unmet(&asked, &[of_load.into()]), expected);
+        let nothing = "batches.cpu=15 asked for, nothing of it was copied";
+        assert_eq!(unmet(&asked[..1], &[]), [nothing]);
     }
 }

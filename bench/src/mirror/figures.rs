@@ -121,10 +121,40 @@ impl Ratios {
     }
 }
 
+/// The figures of one contestant, where it was measured.
+pub(crate) fn of(of_load: &[Figures], peer: PeerName) -> Option<&Figures> {
+    of_load.iter().find(|figures| figures.peer == peer)
+}
+
 /// Whom peers are compared with: the engine `batches` where it was measured, else `records`.
 pub(crate) fn ours(of_load: &[Figures]) -> Option<&Figures> {
-    let of = |peer: PeerName| of_load.iter().find(|figures| figures.peer == peer);
-    of(PeerName::Batches).or_else(|| of(PeerName::Records))
+    of(of_load, PeerName::Batches).or_else(|| of(of_load, PeerName::Records))
+}
+
+#[cfg(test)]
+impl Figures {
+    /// 10,000 records in two seconds.
+    pub(crate) fn sample(peer: PeerName) -> Self {
+        use std::time::Duration;
+        Self {
+            peer,
+            load: Load::Lz4,
+            bytes: 3_000_000,
+            copy: Copy {
+                records: 10_000,
+                wall: Duration::from_secs(2),
+                cpu: Duration::from_secs(1),
+                startup: Duration::from_secs(3),
+                startup_cpu: Duration::from_secs(2),
+                memory_peak_bytes: 64 << 20,
+                brokers_cpu: Duration::from_secs(2),
+                machine_cpu: Duration::from_secs(4),
+            },
+            repeats: 0,
+            compared: 0,
+            latency: None,
+        }
+    }
 }
 
 /// None: nothing to divide by.
@@ -155,29 +185,17 @@ mod tests {
         memory: u64,
         p99: Option<u64>,
     ) -> Figures {
-        Figures {
-            peer,
-            load: Load::Lz4,
-            bytes: 3_000_000,
-            copy: Copy {
-                records: 10_000,
-                wall: Duration::from_millis(wall_ms),
-                cpu: Duration::from_millis(cpu_ms),
-                startup: Duration::from_secs(3),
-                startup_cpu: Duration::from_secs(2),
-                memory_peak_bytes: memory,
-                brokers_cpu: Duration::from_secs(1),
-                machine_cpu: Duration::from_secs(4),
-            },
-            repeats: 0,
-            compared: 2_400,
-            latency: p99.map(|p99| Latency {
-                p50: Duration::from_millis(1),
-                p99: Duration::from_millis(p99),
-                p999: Duration::from_millis(p99 * 2),
-                max: Duration::from_millis(p99 * 3),
-            }),
-        }
+        let mut figures = Figures::sample(peer);
+        figures.copy.cpu = Duration::from_millis(cpu_ms);
+        figures.copy.wall = Duration::from_millis(wall_ms);
+        figures.copy.memory_peak_bytes = memory;
+        figures.latency = p99.map(|p99| Latency {
+            p50: Duration::from_millis(1),
+            p99: Duration::from_millis(p99),
+            p999: Duration::from_millis(p99 * 2),
+            max: Duration::from_millis(p99 * 3),
+        });
+        figures
     }
 
     #[test]

@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
 
 use super::{
-    figures::{Figures, Ratios, ours, to_millis},
+    figures::{Figures, Ratios, of, ours, to_millis},
     machine::Machine,
     options::PeerName,
 };
@@ -47,8 +47,7 @@ pub(crate) fn load(of_load: &[Figures], machine: &Machine) -> Result<()> {
             compare(peer, ours)?;
         }
     }
-    let of = |name: PeerName| of_load.iter().find(|figures| figures.peer == name);
-    if let Some((mm2, records)) = of(PeerName::Mm2).zip(of(PeerName::Records))
+    if let Some((mm2, records)) = of(of_load, PeerName::Mm2).zip(of(of_load, PeerName::Records))
         && ours.peer != PeerName::Records
     {
         compare(mm2, records)?;
@@ -129,27 +128,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::mirror::{copy::Copy, options::Load};
 
     fn figures(machine_cpu: u64) -> Figures {
-        Figures {
-            peer: PeerName::Mm2,
-            load: Load::Lz4,
-            bytes: 3_000_000,
-            copy: Copy {
-                records: 10_000,
-                wall: Duration::from_secs(2),
-                cpu: Duration::from_secs(1),
-                startup: Duration::from_secs(3),
-                startup_cpu: Duration::from_secs(2),
-                memory_peak_bytes: 64 << 20,
-                brokers_cpu: Duration::from_secs(2),
-                machine_cpu: Duration::from_secs(machine_cpu),
-            },
-            repeats: 0,
-            compared: 0,
-            latency: None,
-        }
+        let mut figures = Figures::sample(PeerName::Mm2);
+        figures.copy.machine_cpu = Duration::from_secs(machine_cpu);
+        figures
     }
 
     #[test]
