@@ -255,6 +255,10 @@ impl Rig {
 }
 
 impl Stage for Rig {
+    fn check(&mut self) -> Result<()> {
+        self.system.check()
+    }
+
     async fn recover(&mut self) -> Result<()> {
         self.source.restart_all().await?;
         self.target.restart_all().await?;

@@ -16,17 +16,27 @@ pub trait Stage: Sized {
     /// Whether a scenario that failed leaves what [`Self::recover`] can bring back.
     const OUTLIVES_FAILURE: bool = true;
 
+    /// Fails when a process has ended by itself or a thread panicked.
+    ///
+    /// # Errors
+    /// What was found.
+    fn check(&mut self) -> Result<()>;
+
     /// Undoes what a scenario may have left, also one that failed half-way.
     ///
     /// # Errors
     /// When it cannot be brought back; a new one is started then.
-    fn recover(&mut self) -> impl Future<Output = Result<()>>;
+    fn recover(&mut self) -> impl Future<Output = Result<()>> {
+        async { self.check() }
+    }
 
     /// Waits until everything runs and has settled.
     ///
     /// # Errors
     /// When it does not come to that: the scenario has failed.
-    fn settle(&mut self) -> impl Future<Output = Result<()>>;
+    fn settle(&mut self) -> impl Future<Output = Result<()>> {
+        async { self.check() }
+    }
 
     /// Shows and keeps all logs.
     fn failed(&self);

@@ -83,6 +83,29 @@ async fn a_load_arrives_exactly_through_kills_and_restarts_of_its_broker() {
         let (start, end) = watermarks[partition];
         assert_eq!((start, end), (0, i64::try_from(*count).expect("few")));
     }
+
+    // Written on from the beginning, so whatever is still read is a repeat.
+    let again = Load::start(&cluster.client_config(), options).expect("a producer");
+    again.add("orders", 6);
+    let repeats = || tail.report(&produced).repeated.count;
+    kreplicator_tests::wait::until_true("records that are read", DEADLINE, async || {
+        Ok(repeats() > 0)
+    })
+    .await
+    .expect("it is followed");
+    tail.leave("orders");
+    kreplicator_tests::wait::until_true("the end of reading", DEADLINE, async || {
+        let (before, written) = (repeats(), total(&again));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        Ok(repeats() == before && total(&again) > written)
+    })
+    .await
+    .expect("it is left");
+}
+
+/// Records that a load was told are safe.
+fn total(load: &Load) -> u64 {
+    load.acknowledged().values().sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -138,12 +138,7 @@ mod tests {
             watermark: None,
             written_at: UnixMillis(0),
             files: Vec::new(),
-            left_out: vec![LeftOut {
-                why: Reason::Control,
-                from,
-                to,
-                count: (to.0 - from.0).unsigned_abs(),
-            }],
+            left_out: vec![LeftOut::control(from, to)],
         };
         manifest.check().expect("it adds up");
         manifest

@@ -183,6 +183,19 @@ impl Ledger {
 }
 
 #[cfg(test)]
+impl LeftOut {
+    /// Control records all the way.
+    pub(crate) fn control(from: Offset, to: Offset) -> Self {
+        Self {
+            why: Reason::Control,
+            from,
+            to,
+            count: (to.0 - from.0).unsigned_abs(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 

@@ -54,17 +54,7 @@ async fn make(version: KafkaVersion, libs: &Path, archive: &Path) -> Result<()> 
     let (log, config) = (folder.path().join("log"), folder.path().join("properties"));
     let data = folder.path().join("data");
     let (client, quorum) = (ports::free()?, ports::free()?);
-    let properties = [
-        "process.roles=broker,controller",
-        "node.id=1",
-        "controller.listener.names=QUORUM",
-        &format!("controller.quorum.voters=1@127.0.0.1:{quorum}"),
-        &format!("listeners=CLIENT://127.0.0.1:{client},QUORUM://127.0.0.1:{quorum}"),
-        "listener.security.protocol.map=CLIENT:PLAINTEXT,QUORUM:PLAINTEXT",
-        "inter.broker.listener.name=CLIENT",
-        &format!("log.dirs={}", data.display()),
-    ];
-    fs::write(&config, properties.join("\n"))?;
+    fs::write(&config, storage::lone_node(client, quorum, &data))?;
     let blank = Blank {
         version,
         libs,

@@ -74,22 +74,28 @@ fn template(version: KafkaVersion, libs: &Path) -> Result<PathBuf> {
     }
     fs::create_dir_all(&partial)?;
     let config = partial.join("server.properties");
-    let properties = [
-        "process.roles=broker,controller",
-        "node.id=1",
-        "controller.listener.names=QUORUM",
-        "controller.quorum.voters=1@127.0.0.1:9",
-        "listeners=CLIENT://127.0.0.1:7,QUORUM://127.0.0.1:9",
-        "listener.security.protocol.map=CLIENT:PLAINTEXT,QUORUM:PLAINTEXT",
-        "inter.broker.listener.name=CLIENT",
-        &format!("log.dirs={}", partial.display()),
-    ];
-    fs::write(&config, properties.join("\n"))?;
+    // Nobody listens there.
+    fs::write(&config, lone_node(7, 9, &partial))?;
     by_tool(libs, &config, &new_id(), &BTreeMap::new())?;
     let written = partial.join(BOOTSTRAP);
     ensure!(written.is_file(), "no {} was written", written.display());
     fs::rename(&partial, &template)?;
     Ok(template)
+}
+
+/// The properties of a cluster of one node, and no more than it needs to start.
+pub(super) fn lone_node(client_port: u16, quorum_port: u16, data: &Path) -> String {
+    [
+        "process.roles=broker,controller",
+        "node.id=1",
+        "controller.listener.names=QUORUM",
+        &format!("controller.quorum.voters=1@127.0.0.1:{quorum_port}"),
+        &format!("listeners=CLIENT://127.0.0.1:{client_port},QUORUM://127.0.0.1:{quorum_port}"),
+        "listener.security.protocol.map=CLIENT:PLAINTEXT,QUORUM:PLAINTEXT",
+        "inter.broker.listener.name=CLIENT",
+        &format!("log.dirs={}", data.display()),
+    ]
+    .join("\n")
 }
 
 fn by_tool(

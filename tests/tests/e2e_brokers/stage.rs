@@ -329,6 +329,10 @@ pub(crate) fn scenario(run: impl AsyncFnOnce(&mut Stage) -> Result<()>) {
 }
 
 impl shared::Stage for Stage {
+    fn check(&mut self) -> Result<()> {
+        self.system.check()
+    }
+
     async fn recover(&mut self) -> Result<()> {
         Self::recover(self).await
     }

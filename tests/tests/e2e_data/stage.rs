@@ -272,11 +272,7 @@ pub(crate) fn scenario(run: impl AsyncFnOnce(&mut Stage) -> Result<()>) {
 impl shared::Stage for Stage {
     const OUTLIVES_FAILURE: bool = false;
 
-    async fn recover(&mut self) -> Result<()> {
-        self.system.check()
-    }
-
-    async fn settle(&mut self) -> Result<()> {
+    fn check(&mut self) -> Result<()> {
         self.system.check()
     }
 

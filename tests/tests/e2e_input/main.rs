@@ -104,11 +104,7 @@ fn scenario(run: impl AsyncFnOnce(&mut Small) -> Result<()>) {
 impl Stage for Small {
     const OUTLIVES_FAILURE: bool = false;
 
-    async fn recover(&mut self) -> Result<()> {
-        self.system.check()
-    }
-
-    async fn settle(&mut self) -> Result<()> {
+    fn check(&mut self) -> Result<()> {
         self.system.check()
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     super::{
-        ledger::{LeftOut, Reason},
+        ledger::LeftOut,
         manifest::{Begin, Manifest, Source},
         names::{AttemptNames, Books},
     },
@@ -100,12 +100,7 @@ fn draft(from: i64, to: i64) -> Draft {
     Draft {
         to,
         files: Vec::new(),
-        left_out: vec![LeftOut {
-            why: Reason::Control,
-            from,
-            to,
-            count: (to.0 - from.0).unsigned_abs(),
-        }],
+        left_out: vec![LeftOut::control(from, to)],
         watermark: Some(UnixMillis(to.0)),
     }
 }
