@@ -9,6 +9,7 @@
 //! - [`renewal`]: certificates and passwords that are renewed while clients run.
 
 pub mod admin;
+pub mod blocking;
 pub mod diagnosis;
 pub mod error;
 pub mod properties;

@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use crate::{
     admin::Admin,
+    blocking::blocking,
     error::Error,
     properties::{ClientProperties, client_properties},
     secrets::SecretSource,
@@ -131,17 +132,6 @@ impl Renewal {
             trials,
             retry_at: Instant::now() + BACKOFF.delay(trials, 1.0),
         });
-    }
-}
-
-/// Does what blocks on a thread for that, and passes a panic on.
-///
-/// # Panics
-/// As `work` does, and outside a Tokio runtime.
-pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(ended) => std::panic::resume_unwind(ended.into_panic()),
     }
 }
 

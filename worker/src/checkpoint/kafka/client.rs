@@ -8,7 +8,8 @@ use std::{
 };
 
 use kreplicator_kafka::{
-    diagnosis::Diagnosis, error::Error as ClusterError, properties::ClientProperties,
+    blocking::blocking, diagnosis::Diagnosis, error::Error as ClusterError,
+    properties::ClientProperties,
 };
 use kreplicator_model::spec::Cluster;
 use rdkafka::{
@@ -102,15 +103,14 @@ impl GroupClient {
         deadline: Duration,
     ) -> Result<TopicPartitionList, Code> {
         let consumer = Weak::clone(&self.consumer);
-        let asked = tokio::task::spawn_blocking(move || {
+        let asked = blocking(move || {
             let consumer = consumer.upgrade().ok_or(Code::BrokerDestroy)?;
             consumer
                 .committed_offsets(list, deadline)
                 .map_err(|fault| fault.rdkafka_error_code().unwrap_or(Code::Fail))
         });
         match timeout_at(Instant::now() + deadline + GRACE, asked).await {
-            Ok(Ok(answer)) => answer.inspect(|_| self.diagnosis.clear()),
-            Ok(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
+            Ok(answer) => answer.inspect(|_| self.diagnosis.clear()),
             Err(_) => Err(Code::OperationTimedOut),
         }
     }

@@ -7,11 +7,8 @@
 use std::sync::Arc;
 
 use kreplicator_kafka::{
-    admin::Admin,
-    error::Error as ClusterError,
-    properties::ClientProperties,
-    renewal::{Renewal, blocking},
-    secrets::SecretSource,
+    admin::Admin, blocking::blocking, error::Error as ClusterError, properties::ClientProperties,
+    renewal::Renewal, secrets::SecretSource,
 };
 use kreplicator_model::{ids::ClusterId, spec::Cluster};
 use tokio::time::Instant;

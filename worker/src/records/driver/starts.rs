@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use kreplicator_kafka::blocking::blocking;
 use kreplicator_model::{
     ids::{Offset, TaskId, TopicName},
     spec::{GapPolicy, StartPolicy},
@@ -323,13 +324,4 @@ fn unmeasured(spec: &TaskSpec) -> Fault {
             spec.id.topic, spec.id.partition
         ),
     )
-}
-
-async fn blocking<T: Send + 'static>(
-    ask: impl FnOnce() -> Result<T, Fault> + Send + 'static,
-) -> Result<T, Fault> {
-    match tokio::task::spawn_blocking(ask).await {
-        Ok(answer) => answer,
-        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-    }
 }

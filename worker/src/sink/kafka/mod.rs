@@ -16,10 +16,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use kreplicator_kafka::{
-    error::Error as ClusterError,
-    properties::client_properties,
-    renewal::{Renewal, blocking},
-    secrets::SecretSource,
+    blocking::blocking, error::Error as ClusterError, properties::client_properties,
+    renewal::Renewal, secrets::SecretSource,
 };
 use kreplicator_model::spec::Cluster;
 use tokio::time::Instant;
@@ -147,7 +145,7 @@ impl Sink for KafkaSink {
         let secrets = Arc::clone(&self.secrets);
         let pool = Arc::clone(&self.pool);
         // Reading secrets, making a producer and asking for the cluster's id block.
-        let made = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let properties = client_properties(&cluster, secrets.as_ref())
                 .map_err(|error| Fault::from((Kind::Target, &error)))?;
             pool.prepare(&properties)?;
@@ -157,11 +155,7 @@ impl Sink for KafkaSink {
             pool.learn(&partitions, deadline);
             Ok(())
         })
-        .await;
-        match made {
-            Ok(result) => result,
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-        }
+        .await
     }
 
     fn is_ready(&self) -> bool {

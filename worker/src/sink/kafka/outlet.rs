@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use kreplicator_kafka::blocking::blocking;
 use kreplicator_model::{ids::Offset, target_limits::TargetLimits};
 use rdkafka::{
     message::{BorrowedHeaders, Header, OwnedHeaders},
@@ -231,10 +232,7 @@ impl Outlet for KafkaOutlet {
         if let Some(generation) = generation {
             let pool = Arc::clone(&way.pool);
             let purge_at = Instant::now() + grace;
-            let retired = tokio::task::spawn_blocking(move || pool.retire(&generation, purge_at));
-            if let Err(panicked) = retired.await {
-                std::panic::resume_unwind(panicked.into_panic());
-            }
+            blocking(move || pool.retire(&generation, purge_at)).await;
         }
         // Lapses only if the library does not answer a purge; what is left is counted then.
         let waited = timeout(grace + PURGE_TIME, settled).await;
