@@ -2,10 +2,11 @@
 //! brokers forget old commits (C007).
 //!
 //! What is saved is true whoever saves it and however late: it says how far *this* line was delivered, and
-//! a stale save costs some reading. Still, once the worker's lease may be over, only what has just moved is
+//! a stale save costs some reading. Still, what a former owner has saved is not taken back ([`covered`]), and once the worker's lease may be over, only what has just moved is
 //! saved, and only of tasks that go on without it: so the lag that tools show does not go back, as it would
 //! by what a worker saves that was frozen.
 
+mod covered;
 mod last;
 
 use std::{
@@ -47,6 +48,8 @@ struct Inner {
 struct Watched {
     lane: Weak<Lane>,
     saved: Option<Checkpoint>,
+    /// Since when.
+    since: Instant,
     /// To be saved though it may not have moved: brokers forget old commits.
     is_stale: bool,
 }
@@ -82,6 +85,7 @@ impl Commits {
         watched.entry(lane.number).or_insert_with(|| Watched {
             lane: Arc::downgrade(lane),
             saved: None,
+            since: Instant::now(),
             is_stale: false,
         });
     }
@@ -94,7 +98,16 @@ impl Commits {
             return true;
         };
         let checkpoint = lane.checkpoint();
-        let is_saved = checkpoint.is_none_or(|checkpoint| watched.saved == Some(checkpoint));
+        let mut is_saved = checkpoint.is_none_or(|checkpoint| watched.saved == Some(checkpoint));
+        if let Some(checkpoint) = checkpoint
+            && !is_saved
+            && watched.is_young()
+        {
+            // The other half is for saving.
+            let now = Instant::now();
+            let half = now + deadline.saturating_duration_since(now) / 2;
+            is_saved = self.is_covered(lane, checkpoint, half).await;
+        }
         let unsaved = checkpoint.filter(|_| !is_saved && self.may_save(lane));
         let commit = unsaved.map(|checkpoint| self.commit(lane, checkpoint));
         let saves = &self.0.last;
@@ -118,7 +131,8 @@ impl Commits {
                 all_at = Instant::now() + config.recommit_interval;
                 self.make_stale();
             }
-            let due = self.due();
+            let due = turn.unless_cut(self.uncovered(self.due())).await;
+            let due = due.unwrap_or_default();
             if due.is_empty() {
                 continue;
             }
