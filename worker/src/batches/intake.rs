@@ -22,7 +22,7 @@ use kreplicator_model::{
 
 pub(super) use self::{
     join::join_tiny,
-    open::{PLAIN_BYTES_MAX, Unopened},
+    open::{PLAIN_BYTES_MAX, UNFOLDS, UNFOLDS_FURTHER, Unopened, is_too_large},
     unread::{Closed, Unread},
 };
 use crate::fault::{Fault, Kind, chain};

@@ -141,8 +141,10 @@ struct State {
     log_end: Option<Offset>,
     moved_at: UnixMillis,
     latency: LatencySamples,
-    /// What is wrong with source and target while it is being overcome.
-    troubles: [Option<String>; 2],
+    /// What is wrong on each side while it is being overcome.
+    troubles: [Option<String>; 3],
+    /// Since when it waits for memory though it holds none.
+    hungry_since: Option<Instant>,
     records: u64,
     bytes: u64,
     gap_records: u64,
@@ -162,11 +164,13 @@ pub(super) struct Opening {
     pub(super) is_reset: bool,
 }
 
-/// Which cluster.
+/// What trouble is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Source,
     Target,
+    /// The byte budget of this worker.
+    Memory,
 }
 
 /// What the fetcher does next about a partition.
@@ -213,7 +217,8 @@ impl Lane {
                 log_end: None,
                 moved_at: now,
                 latency: LatencySamples::default(),
-                troubles: [None, None],
+                troubles: [None, None, None],
+                hungry_since: None,
                 records: 0,
                 bytes: 0,
                 gap_records: 0,
@@ -459,6 +464,7 @@ impl Lane {
         if let Some(flow) = state.flow.as_mut() {
             flow.trim();
         }
+        self.note_hunger(&mut state);
     }
 
     fn fail_locked(&self, state: &mut State, fault: Fault) {

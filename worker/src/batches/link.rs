@@ -21,6 +21,7 @@ use super::{
     metrics::BatchMetrics,
     outlet::Patience,
     rewriter::Rewriter,
+    scan::Scans,
     source::Source,
     start::Starter,
     target::Outlets,
@@ -151,6 +152,7 @@ impl Running {
             group,
             lines,
             on_gap: context.link.on_gap,
+            scans: Scans::new(Arc::clone(&shared.budget)),
             shared: Arc::clone(&shared),
         };
         Self {

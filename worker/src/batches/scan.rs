@@ -1,12 +1,17 @@
 //! Reads a stretch of a partition once, for what it says about counting.
+//!
+//! Many tasks may have to at the same time, such as all of a dead worker's on a target too old to say what it
+//! has. So those of a link take turns, and what they hold is within the byte budget (C107): an answer is as
+//! large as a fetcher's part allows, and what has to be opened is opened elsewhere, with memory taken for it.
 
-use std::time::Duration;
+mod counted;
+
+use std::{sync::Arc, time::Duration};
 
 use kreplicator_batch::{
     AbortedFilter, Batch,
     aborted::{AbortedTransaction, Verdict},
-    records::Unpacked,
-    split::{self, Entry},
+    split::{self, Entries, Entry},
 };
 use kreplicator_model::ids::Offset;
 use kreplicator_wire::{
@@ -16,17 +21,27 @@ use kreplicator_wire::{
     fetch::{Fetched, Position, Session, Settings},
     topic::TopicPartition,
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::{Instant, sleep},
+};
 
-use super::{ends, intake::PLAIN_BYTES_MAX};
-use crate::fault::{Fault, Kind};
+use super::ends;
+use crate::{
+    budget::{Budget, FetcherPart},
+    fault::{Fault, Kind},
+};
 
 /// Connections of scans, apart from those of fetchers.
 const SCANS: Purpose = Purpose::Fetch(u32::MAX);
-/// Bytes asked for at a time, to begin with.
-const BYTES: i32 = 4 << 20;
+/// Most bytes asked for at a time, but for a batch that is larger.
+const BYTES_MAX: u64 = 4 << 20;
+/// Most that a batch can make it.
+const BYTES_ONE: usize = 100 << 20;
 /// Between questions that brought nothing.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Stretches read at a time for one link.
+const AT_A_TIME: usize = 4;
 
 /// Why a stretch was not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,76 +80,152 @@ pub(super) struct Stretch {
     pub(super) isolation: Isolation,
 }
 
-/// Reads a stretch, batch by batch; `look` says whether to go on.
-///
-/// # Errors
-/// What was not read, once nothing more has come for `patience`.
-pub(super) async fn scan(
-    client: &ClusterClient,
-    stretch: &Stretch,
+/// Reads stretches for a link.
+#[derive(Debug)]
+pub(super) struct Scans {
+    turns: Semaphore,
+    budget: Arc<Budget>,
+}
+
+impl Scans {
+    /// Within `budget`.
+    pub(super) fn new(budget: Arc<Budget>) -> Self {
+        Self {
+            turns: Semaphore::new(AT_A_TIME),
+            budget,
+        }
+    }
+
+    /// A stretch to be read in its turn. What nothing has come of for `patience` is given up.
+    pub(super) async fn begin<'a>(
+        &'a self,
+        client: &'a ClusterClient,
+        stretch: &'a Stretch,
+        patience: Duration,
+    ) -> Scan<'a> {
+        // It is never closed.
+        let turn = self.turns.acquire().await.ok();
+        Scan {
+            client,
+            stretch,
+            patience,
+            position: stretch.from,
+            bytes_needed: 0,
+            deadline: Instant::now() + patience,
+            answer: None,
+            budget: &self.budget,
+            part: self.budget.fetcher(),
+            _turn: turn,
+        }
+    }
+}
+
+/// A stretch that is being read, batch by batch.
+pub(super) struct Scan<'a> {
+    client: &'a ClusterClient,
+    stretch: &'a Stretch,
     patience: Duration,
-    mut look: impl FnMut(&Batch, Verdict) -> bool,
-) -> Result<(), Unread> {
-    let mut position = stretch.from;
-    let mut bytes_max = BYTES;
-    let mut deadline = Instant::now() + patience;
-    while position < stretch.to {
+    /// Next offset.
+    position: Offset,
+    /// Of the batch there, where an answer had only the beginning of it.
+    bytes_needed: usize,
+    deadline: Instant,
+    answer: Option<Answer>,
+    budget: &'a Arc<Budget>,
+    part: FetcherPart,
+    _turn: Option<SemaphorePermit<'a>>,
+}
+
+/// An answer as far as it was not looked at.
+struct Answer {
+    entries: Entries,
+    filter: AbortedFilter,
+    /// Where it was asked for.
+    from: Offset,
+}
+
+impl Scan<'_> {
+    /// The next batch; None: the stretch is over.
+    ///
+    /// # Errors
+    /// What was not read.
+    pub(super) async fn next(&mut self) -> Result<Option<(Batch, Verdict)>, Unread> {
+        while self.position < self.stretch.to {
+            let Some(answer) = &mut self.answer else {
+                self.answer = Some(self.ask().await?);
+                continue;
+            };
+            let from = answer.from;
+            match answer.entries.next() {
+                Some(Ok(Entry::Batch(batch))) => {
+                    let verdict = answer.filter.judge(&batch);
+                    let verdict = verdict.map_err(|error| self.unreadable(&error.to_string()))?;
+                    let header = batch.header();
+                    if header.base_offset >= self.stretch.to.0 {
+                        return Ok(None);
+                    }
+                    if header.next_offset() > self.position.0 {
+                        self.position = Offset(header.next_offset());
+                        return Ok(Some((batch, verdict)));
+                    }
+                }
+                Some(Ok(Entry::Partial(partial))) => {
+                    if self.position == from {
+                        let needed = partial.bytes_needed.unwrap_or_default();
+                        self.bytes_needed = needed.min(BYTES_ONE);
+                    }
+                }
+                Some(Ok(Entry::Message(_))) => {
+                    return Err(self.unreadable("it has an old message format").into());
+                }
+                Some(Err(error)) => return Err(self.unreadable(&error.to_string()).into()),
+                None => {
+                    self.answer = None;
+                    if self.position == from {
+                        sleep(PAUSE).await;
+                    } else {
+                        self.bytes_needed = 0;
+                        self.deadline = Instant::now() + self.patience;
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn ask(&self) -> Result<Answer, Unread> {
+        let bytes = usize::try_from(self.part.bytes().min(BYTES_MAX)).unwrap_or(usize::MAX);
         let settings = Settings {
-            bytes_max,
-            isolation: stretch.isolation,
+            bytes_max: i32::try_from(bytes.max(self.bytes_needed)).unwrap_or(i32::MAX),
+            isolation: self.stretch.isolation,
             ..Settings::default()
         };
-        let fetched = read(client, stretch, position, &settings, deadline).await?;
+        let (from, deadline) = (self.position, self.deadline);
+        let fetched = read(self.client, self.stretch, from, &settings, deadline).await?;
         let aborted = fetched.aborted.iter().map(|one| AbortedTransaction {
             producer_id: one.producer_id,
             first_offset: one.first_offset.0,
         });
-        let mut filter = AbortedFilter::new(aborted.collect());
-        let before = position;
-        for entry in split::entries(fetched.records) {
-            let batch = match entry {
-                Ok(Entry::Batch(batch)) => batch,
-                Ok(Entry::Partial(partial)) => {
-                    if position == before
-                        && let Some(needed) = partial.bytes_needed
-                    {
-                        bytes_max = i32::try_from(needed).unwrap_or(i32::MAX);
-                    }
-                    break;
-                }
-                Ok(Entry::Message(_)) => {
-                    let what = "it has an old message format";
-                    return Err(unreadable(stretch, position, what).into());
-                }
-                Err(error) => return Err(unreadable(stretch, position, &error.to_string()).into()),
-            };
-            let verdict = filter
-                .judge(&batch)
-                .map_err(|error| unreadable(stretch, position, &error.to_string()))?;
-            let header = batch.header();
-            if header.base_offset >= stretch.to.0 {
-                return Ok(());
-            }
-            if header.next_offset() > position.0 {
-                position = Offset(header.next_offset());
-                if !look(&batch, verdict) {
-                    return Ok(());
-                }
-            }
-        }
-        if position == before {
-            sleep(PAUSE).await;
-        } else {
-            deadline = Instant::now() + patience;
-        }
+        Ok(Answer {
+            filter: AbortedFilter::new(aborted.collect()),
+            entries: split::entries(fetched.records),
+            from,
+        })
     }
-    Ok(())
+
+    fn unreadable(&self, what: &str) -> Fault {
+        let (at, position) = (&self.stretch.at, self.position);
+        Fault::new(
+            Kind::Source,
+            format!("offset {position} of {at} cannot be read: {what}"),
+        )
+    }
 }
 
 /// Reads from the beginning of a stretch, whatever is there, and only finds out whether we may.
 ///
 /// # Errors
-/// As [`scan`].
+/// As [`Scan::next`].
 pub(super) async fn probe(
     client: &ClusterClient,
     stretch: &Stretch,
@@ -216,109 +307,6 @@ async fn fetch(
     })
 }
 
-/// Copyable records in a stretch.
-///
-/// # Errors
-/// As [`scan`].
-pub(super) async fn count(
-    client: &ClusterClient,
-    stretch: &Stretch,
-    patience: Duration,
-) -> Result<u64, Fault> {
-    let mut counted = 0;
-    let mut fault = None;
-    scan(client, stretch, patience, |batch, verdict| {
-        if verdict == Verdict::Keep {
-            match records_within(batch, stretch.from, stretch.to) {
-                Ok(offsets) => counted += offsets.count(),
-                Err(text) => fault = Some(unreadable(stretch, stretch.from, &text)),
-            }
-        }
-        fault.is_none()
-    })
-    .await?;
-    fault.map_or(Ok(counted), Err)
-}
-
-/// The offset after the first `records` copyable records of a stretch; None: it has fewer.
-///
-/// # Errors
-/// As [`scan`].
-pub(super) async fn after(
-    client: &ClusterClient,
-    stretch: &Stretch,
-    records: u64,
-    patience: Duration,
-) -> Result<Option<Offset>, Fault> {
-    if records == 0 {
-        return Ok(Some(stretch.from));
-    }
-    let mut left = records;
-    let mut found = None;
-    let mut fault = None;
-    scan(client, stretch, patience, |batch, verdict| {
-        if verdict == Verdict::Keep {
-            match records_within(batch, stretch.from, stretch.to) {
-                Ok(offsets) if offsets.count() >= left => {
-                    found = offsets.get(left - 1).map(|offset| Offset(offset + 1));
-                }
-                Ok(offsets) => left -= offsets.count(),
-                Err(text) => fault = Some(unreadable(stretch, stretch.from, &text)),
-            }
-        }
-        found.is_none() && fault.is_none()
-    })
-    .await?;
-    fault.map_or(Ok(found), Err)
-}
-
-/// Offsets of records in order.
-#[derive(Debug, PartialEq, Eq)]
-enum Offsets {
-    /// All of `[from, to)`, as a header says: it may claim more than there is, so they are never listed.
-    Dense(i64, i64),
-    /// These, as they were read.
-    Listed(Vec<i64>),
-}
-
-impl Offsets {
-    fn count(&self) -> u64 {
-        match self {
-            Self::Dense(from, to) => to.abs_diff(*from),
-            Self::Listed(offsets) => offsets.len() as u64,
-        }
-    }
-
-    /// That of the record at an index from 0.
-    fn get(&self, index: u64) -> Option<i64> {
-        match self {
-            Self::Dense(from, to) => {
-                let offset = from.checked_add_unsigned(index)?;
-                (offset < *to).then_some(offset)
-            }
-            Self::Listed(offsets) => offsets.get(usize::try_from(index).ok()?).copied(),
-        }
-    }
-}
-
-/// Offsets of a batch's records in `[from, to)`.
-fn records_within(batch: &Batch, from: Offset, to: Offset) -> Result<Offsets, String> {
-    let header = batch.header();
-    let is_within = header.base_offset >= from.0 && header.next_offset() <= to.0;
-    if is_within && batch.shape().is_dense() {
-        return Ok(Offsets::Dense(header.base_offset, header.next_offset()));
-    }
-    let unpacked = Unpacked::open(batch, PLAIN_BYTES_MAX).map_err(|error| error.to_string())?;
-    let mut offsets = Vec::new();
-    for record in unpacked.records() {
-        let offset = record.map_err(|error| error.to_string())?.offset;
-        if offset >= from.0 && offset < to.0 {
-            offsets.push(offset);
-        }
-    }
-    Ok(Offsets::Listed(offsets))
-}
-
 fn late(stretch: &Stretch, position: Offset, last: Option<&Error>) -> Fault {
     let Stretch { at, from, to, .. } = stretch;
     let cause = last.map_or(String::new(), |last| format!(" ({last})"));
@@ -328,39 +316,4 @@ fn late(stretch: &Stretch, position: Offset, last: Option<&Error>) -> Fault {
             "offsets [{from}, {to}) of {at} were not read in time, only up to {position}{cause}"
         ),
     )
-}
-
-fn unreadable(stretch: &Stretch, position: Offset, what: &str) -> Fault {
-    let at = &stretch.at;
-    Fault::new(
-        Kind::Source,
-        format!("offset {position} of {at} cannot be read: {what}"),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::batches::testkit::Made;
-
-    #[test]
-    fn what_a_header_claims_is_counted_and_never_listed() {
-        let batch = Made::boasting(10, i32::MAX);
-        let end = Offset(10 + i64::from(i32::MAX));
-        let offsets = records_within(&batch, Offset(0), end).expect("not opened");
-        assert_eq!(offsets, Offsets::Dense(10, end.0));
-        assert_eq!(offsets.count(), u64::from(i32::MAX.unsigned_abs()));
-        assert_eq!(offsets.get(0), Some(10));
-        assert_eq!(offsets.get(offsets.count() - 1), Some(end.0 - 1));
-        assert_eq!(offsets.get(offsets.count()), None);
-    }
-
-    #[test]
-    fn a_batch_that_reaches_over_the_stretch_is_read_for_what_lies_within() {
-        let batch = Made::dense(10, 5).batch();
-        let offsets = records_within(&batch, Offset(12), Offset(14)).expect("sound");
-        assert_eq!(offsets, Offsets::Listed(vec![12, 13]));
-        assert_eq!((offsets.count(), offsets.get(1)), (2, Some(13)));
-        assert_eq!(offsets.get(2), None);
-    }
 }

@@ -30,7 +30,7 @@ use super::{
     BatchConfig,
     ends::{self, Group, Questions},
     lane::{Lane, Opening, Shared},
-    scan::{self, Stretch, Unread},
+    scan::{self, Scans, Stretch, Unread},
 };
 use crate::{
     checkpoint::names::Names,
@@ -53,6 +53,7 @@ pub(super) struct Starter {
     pub(super) group: Group,
     pub(super) lines: Arc<dyn LineBook>,
     pub(super) on_gap: GapPolicy,
+    pub(super) scans: Scans,
     pub(super) shared: Arc<Shared>,
 }
 

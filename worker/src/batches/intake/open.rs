@@ -18,6 +18,11 @@ use crate::fault::{Fault, Kind};
 /// task, not the end of the process.
 pub(in crate::batches) const PLAIN_BYTES_MAX: usize = 256 << 20;
 
+/// How far batches are expected to unfold before any has: what text and JSON seldom exceed.
+pub(in crate::batches) const UNFOLDS: u64 = 8;
+/// When a batch unfolds to more than was expected, so many times as much is tried next.
+pub(in crate::batches) const UNFOLDS_FURTHER: u64 = 4;
+
 /// Why a batch was not written anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::batches) enum Unopened {
@@ -297,7 +302,7 @@ impl Opening<'_> {
 }
 
 /// Whether somewhere behind an error is that the records unfold to more than was allowed.
-fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+pub(in crate::batches) fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut error = Some(error);
     while let Some(this) = error {
         if let Some(codec::Error::TooLarge { .. }) = this.downcast_ref() {

@@ -15,7 +15,7 @@ use super::{Next, Opening};
 use crate::{
     batches::{
         fetcher::{FetcherHandle, Occupied},
-        intake::{self, Doubt, Intake, Path, Ready, Unread},
+        intake::{self, Doubt, Intake, Path, Ready, UNFOLDS, Unread},
         nearest::Nearest,
         outlet::OutletHandle,
     },
@@ -33,8 +33,6 @@ const FETCH_BYTES_MAX: i32 = 8 << 20;
 const FETCH_BYTES_ONE: i32 = 100 << 20;
 /// Batches in line before tiny ones are joined: below, latency counts more.
 const JOIN_FROM: usize = 8;
-/// How far batches are expected to unfold before any has: what text and JSON seldom exceed.
-const UNFOLDS: u64 = 8;
 /// What a fetcher told last counts for so long after its broker's last answer: an answer leaves out what
 /// has not changed.
 const HEARD_MAX: Duration = Duration::from_secs(3);
@@ -61,6 +59,8 @@ pub(super) struct Flow {
     pub(super) tried_bytes: u64,
     /// Bytes of an answer that there was no room for anywhere: it is fetched again once there is.
     pub(super) starved: Option<u64>,
+    /// Bytes that there is no room for.
+    pub(super) lacking: Option<u64>,
     pub(super) share: Share,
     pub(super) fetcher: Option<FetcherHandle>,
     /// Which replica is read.
@@ -161,6 +161,7 @@ impl Flow {
             unfolds: UNFOLDS,
             tried_bytes: 0,
             starved: None,
+            lacking: None,
             share,
             fetcher: None,
             nearest: Nearest::Asking,
@@ -213,6 +214,12 @@ impl Flow {
             leader_epoch: self.intake.leader_epoch(),
             bytes_max: self.fetch_bytes,
         }
+    }
+
+    /// Bytes that it waits for though it holds none.
+    pub(super) fn hunger(&self) -> Option<u64> {
+        let is_free = !self.is_over() && self.share.held_bytes() == 0;
+        self.lacking.filter(|_| is_free)
     }
 
     /// Whether the way to the target is to be looked for.
@@ -277,6 +284,7 @@ impl Flow {
         self.opening = None;
         self.tried_bytes = 0;
         self.starved = None;
+        self.lacking = None;
     }
 
     /// The next batch was opened within so many bytes.

@@ -199,6 +199,7 @@ impl Lane {
             // What can never be held is read once more to say what it is.
             if grant != Grant::NotNow {
                 flow.starved = None;
+                flow.lacking = None;
                 self.read_on(flow);
             }
         }

@@ -8,14 +8,18 @@ use kreplicator_model::{
     spec,
 };
 use kreplicator_wire::topic::TopicId;
+use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Lane, Side, State};
+use super::{Lane, Side, State, flow::Flow};
 use crate::{
     batches::intake::Path,
     board::{Numbers, Promise},
     engine::{Delivery, PathSeen, Status},
 };
+
+/// For so long a task waits for memory before that is called trouble.
+const HUNGER_TO_TELL: Duration = Duration::from_secs(10);
 
 impl Lane {
     /// Shows trouble that is being overcome, or its end.
@@ -29,15 +33,36 @@ impl Lane {
             return;
         }
         *trouble = cause.map(str::to_owned);
-        // The newest, else what is left of the other side.
+        // The newest, else what is left of another side.
         let left = state.troubles.iter().flatten().next();
         let shown = cause.or(left.map(String::as_str));
         self.board.trouble(shown, self.shared.clock.now());
     }
 
+    /// Tells when other tasks hold the memory that this one waits for. One that holds some itself waits for its
+    /// target.
+    pub(super) fn note_hunger(&self, state: &mut State) {
+        let wanted = state.flow.as_ref().and_then(Flow::hunger);
+        let Some(bytes) = wanted else {
+            if state.hungry_since.take().is_some() {
+                self.trouble_locked(state, Side::Memory, None);
+            }
+            return;
+        };
+        let since = *state.hungry_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= HUNGER_TO_TELL {
+            let limit = self.shared.budget.limit_bytes();
+            let cause = format!(
+                "waits for {bytes} bytes of the memory budget of this worker ({limit} bytes), which other tasks \
+                 hold; raise it, or give this worker fewer tasks"
+            );
+            self.trouble_locked(state, Side::Memory, Some(&cause));
+        }
+    }
+
     /// Whatever was wrong is told otherwise.
     pub(in crate::batches) fn forget_troubles(&self) {
-        self.lock().troubles = [None, None];
+        self.lock().troubles = [None, None, None];
         self.board.trouble(None, self.shared.clock.now());
     }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     batches::{
         fetcher::FetcherHandle,
-        intake::{PLAIN_BYTES_MAX, Taken, Unopened},
+        intake::{PLAIN_BYTES_MAX, Taken, UNFOLDS_FURTHER, Unopened},
         rewriter::{COPIES, Job, Opened, Work},
     },
     budget::Grant,
@@ -19,8 +19,6 @@ use crate::{
 
 /// Batches in line are no more than this; what needs no opening of an answer is taken whole.
 const LINE_MAX: usize = 64;
-/// When a batch unfolds to more than was expected, so many times as much is tried next.
-const UNFOLDS_FURTHER: u64 = 4;
 
 /// What comes after a step.
 enum Step {
@@ -66,7 +64,7 @@ impl Lane {
     fn pass_unopened(&self, flow: &mut Flow, mut backlog: Backlog) -> Step {
         let bytes = backlog.unread.bytes_left();
         match flow.share.take(bytes) {
-            Grant::Granted => {}
+            Grant::Granted => flow.lacking = None,
             Grant::NotNow => return wait(flow, backlog, bytes),
             Grant::Never => return Step::Fail(self.too_large(flow, bytes)),
         }
@@ -131,6 +129,7 @@ impl Lane {
         };
         match grant {
             Grant::Granted => {
+                flow.lacking = None;
                 flow.backlog = Some(backlog);
                 Some(Work {
                     intake: flow.intake.clone(),
@@ -238,6 +237,7 @@ impl Lane {
 
 /// There is no room for so many bytes. Those that wait long must not use up what others read with (C036).
 fn wait(flow: &mut Flow, backlog: Backlog, bytes: u64) -> Step {
+    flow.lacking = Some(bytes);
     let may_wait = flow.fetcher.as_ref().is_none_or(FetcherHandle::has_room);
     if may_wait {
         flow.backlog = Some(backlog);

@@ -236,6 +236,37 @@ fn c036_a_batch_waits_for_memory_without_holding_any() {
     assert_eq!(records(&rig.sent()), [[0]]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn c036_waiting_for_memory_that_others_hold_is_told_until_it_comes() {
+    let rig = Rig::running(RigMade {
+        budget_bytes: 16 << 10,
+        ..RigMade::default()
+    });
+    let mut others: Vec<_> = (0..2).map(|_| rig.budget.share()).collect();
+    for other in &mut others {
+        while other.take(64) == crate::budget::Grant::Granted {}
+    }
+    let large = Made::dense(0, 1).append_time().values_of(200);
+    rig.fetch(&[large.compressed(Compression::Lz4).batch()]);
+    let told = |rig: &Rig| {
+        rig.lane.tick();
+        rig.lane.status().cause
+    };
+    assert_eq!(told(&rig), "");
+    tokio::time::advance(std::time::Duration::from_secs(11)).await;
+    let cause = told(&rig);
+    assert!(
+        cause.contains("of the memory budget of this worker (16384 bytes)"),
+        "{cause}"
+    );
+    drop(others);
+    assert_eq!(told(&rig), cause, "until it is opened");
+    // So long after the start the target is asked first what it has.
+    assert!(rig.sent().is_empty());
+    assert!(rig.budget.used_bytes() > 0, "it is opened");
+    assert_eq!(told(&rig), "");
+}
+
 /// A worker's runtime, where others are served meanwhile.
 #[tokio::test]
 async fn jobs_are_done_on_threads_of_their_own() {

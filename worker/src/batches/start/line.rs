@@ -64,7 +64,10 @@ impl Starter {
             isolation: Isolation::Committed,
         };
         let (client, patience) = (&self.source.client, self.config.scan_timeout);
-        let found = Box::pin(scan::after(client, &stretch, from.skip_records, patience)).await?;
+        let after = self
+            .scans
+            .after(client, &stretch, from.skip_records, patience);
+        let found = Box::pin(after).await?;
         found.ok_or_else(|| {
             let records = from.skip_records;
             let text = format!(
@@ -89,7 +92,8 @@ impl Starter {
                 to,
                 isolation: Isolation::Committed,
             };
-            let counted = Box::pin(scan::count(&self.source.client, &stretch, patience)).await?;
+            let count = self.scans.count(&self.source.client, &stretch, patience);
+            let counted = Box::pin(count).await?;
             match rewind.counted(counted) {
                 Some(Ok(from)) => return Ok(Some((from, rewind.count()))),
                 Some(Err(wider)) => rewind = wider,
@@ -117,11 +121,14 @@ impl Starter {
         let client = &self.target.client;
         let mut tail = TailScan::new(producer, from);
         let looked = if from < end {
-            let note = |batch: &Batch, _| {
-                note(&mut tail, batch);
-                true
+            let look = async {
+                let mut scan = self.scans.begin(client, &stretch, patience).await;
+                while let Some((batch, _)) = scan.next().await? {
+                    note(&mut tail, &batch);
+                }
+                Ok(())
             };
-            Box::pin(scan::scan(client, &stretch, patience, note)).await
+            Box::pin(look).await
         } else {
             Box::pin(scan::probe(client, &stretch, Instant::now() + patience)).await
         };
