@@ -11,7 +11,7 @@ export PROTOC ?= $(shell command -v protoc || { [ -x $(PROTOX) ] && echo $(PROTO
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: help demo test built unit store component e2e deploy-check bench-plan bench-mirror lint fmt build setup setup-test soak
+.PHONY: help demo test built unit store component data e2e deploy-check bench-plan bench-mirror lint fmt build setup setup-test soak
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,9 +29,9 @@ demo: setup ## two embedded Kafka clusters, a controller and workers; DEMO_ARGS=
 	cargo run --release --locked --quiet --package kreplicator-cli -- demo $(DEMO_ARGS)
 
 test: setup-test built ## every tier, on real Kafka and etcd
-	@# These mostly wait, each for its own; times are measured in the others.
-	@$(MAKE) -j3 unit store deploy-check
-	@$(MAKE) component e2e
+	@# These mostly wait, each for its own, and ask what arrives; the last asks when, and has the machine alone.
+	@$(MAKE) -j5 component data unit store deploy-check
+	@$(MAKE) e2e
 	@.ci/summary.sh
 
 # Everything at once; the binary among it. Each tier asks for the whole workspace, since what is asked for
@@ -46,10 +46,13 @@ store: ## the metadata store on a real etcd with faults
 	.ci/tier.sh store 6 --workspace --test 'component_store_*'
 
 component: ## one adapter at a time on real Kafka
-	.ci/tier.sh component 2 --workspace --test 'component_[!s]*'
+	.ci/tier.sh component 3 --workspace --test 'component_[!s]*'
 
-e2e: built ## the whole system on real brokers
-	.ci/tier.sh e2e 1 --workspace --test 'e2e_*'
+data: built ## the whole system on real brokers: every kind of data and input, and what copying costs
+	.ci/tier.sh data 1 --workspace --test e2e_data --test e2e_input --test e2e_mirror
+
+e2e: built ## the whole system on real brokers: faults and changes under load, and how long they are felt
+	.ci/tier.sh e2e 1 --workspace --test 'e2e_[!dim]*'
 
 soak: setup-test built build ## the end-to-end scenarios at full length, with the optimised binary (three hours)
 	KREPLICATOR_SOAK=1 KREPLICATOR_BIN=$(TARGET_DIR)/release/kreplicator .ci/tier.sh soak 1 --workspace --test 'e2e_*'
