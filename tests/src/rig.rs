@@ -154,8 +154,20 @@ impl Rig {
         self.system.start_missing().await?;
         let tasks = i32::try_from(Self::base_lanes().len())?;
         self.system.wait_running(tasks, CATCH_UP).await?;
+        self.every_worker_has_some().await?;
         self.caught_up().await?;
         Ok(())
+    }
+
+    /// Waits until one that has come back has got its share: a placement that is asked for before would not last.
+    async fn every_worker_has_some(&mut self) -> Result<()> {
+        let workers: BTreeSet<String> = self.system.workers().keys().cloned().collect();
+        wait::until_true("tasks on every worker", CATCH_UP, async || {
+            let placement = self.placement().await?;
+            let busy = placement.into_values().map(|(worker, _)| worker).collect();
+            Ok(workers.is_subset(&busy))
+        })
+        .await
     }
 
     /// Waits until everything that is safe now on the source's base topics is on the target, and
