@@ -267,24 +267,38 @@ async fn c036_waiting_for_memory_that_others_hold_is_told_until_it_comes() {
     assert_eq!(told(&rig), "");
 }
 
-/// A worker's runtime, where others are served meanwhile.
-#[tokio::test]
-async fn jobs_are_done_on_threads_of_their_own() {
-    let rig = Rig::running(RigMade::default());
-    let working = tokio::spawn(rewriter::work(rig.take_jobs(), 1));
-    rig.fetch(&[holed(0), holed(3), batch(6, 1)]);
-    let began = Instant::now();
-    let mut sent = VecDeque::new();
-    while sent.len() < 3 {
-        assert!(
-            began.elapsed() < std::time::Duration::from_secs(20),
-            "{sent:?}"
-        );
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        sent.extend(rig.sent());
-    }
-    assert_eq!(records(&sent), [vec![0, 2], vec![3, 5], vec![6]]);
-    working.abort();
+/// A runtime of one thread goes on while a job cannot.
+#[expect(clippy::await_holding_lock, reason = "so that the job cannot")]
+#[test]
+fn jobs_are_done_on_threads_of_their_own() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let sent = runtime.expect("made").block_on(async {
+            let rig = Rig::running(RigMade::default());
+            let working = tokio::spawn(rewriter::work(rig.take_jobs(), 1));
+            rig.fetch(&[holed(0), holed(3), batch(6, 1)]);
+            let held = rig.lane.lock();
+            // Done here, it would wait for the lane for ever.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            drop(held);
+            let mut sent = VecDeque::new();
+            while sent.len() < 3 {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                sent.extend(rig.sent());
+            }
+            working.abort();
+            records(&sent)
+        });
+        done.send(sent)
+    });
+    let patience = std::time::Duration::from_secs(20);
+    let sent = is_done.recv_timeout(patience).expect("the thread goes on");
+    assert_eq!(sent, [vec![0, 2], vec![3, 5], vec![6]]);
 }
 
 #[derive(Debug, Clone, Copy)]
