@@ -120,7 +120,8 @@ pub struct Status {
     /// Their bytes: keys, values and headers where records are sent one by one, whole batches as they were sent
     /// where batches are passed on.
     pub bytes_total: u64,
-    /// Source offsets that no longer existed to copy.
+    /// Source offsets that no longer existed to copy, since the task began and whoever owned it; kept with the
+    /// checkpoint, so a checkpoint that somebody sets by hand begins at 0.
     pub gap_records_total: u64,
     /// Records handed to the client and not yet acknowledged.
     pub in_flight_records: u64,

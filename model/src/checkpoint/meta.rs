@@ -2,8 +2,9 @@
 //!
 //! Version 1: `k1 e=<epoch> w=<worker>`, then ` t=<topic id>` where it is known, then, where records are
 //! counted (see [`exact`](crate::exact)), ` p=<producer id> pe=<producer epoch> s=<records counted>
-//! to=<target offset>`, then, where it is kept under the name of the target topic, ` f=<source topic>`. Words may be added at the end; a reader passes over those it does not know. A
-//! change of meaning is a new version.
+//! to=<target offset>`, then, where it is kept under the name of the target topic, ` f=<source topic>`, then, where
+//! some are, ` g=<offsets that were gone before they were copied>`. Words may be added at the end; a reader passes
+//! over those it does not know. A change of meaning is a new version.
 
 use std::{fmt, str::FromStr};
 
@@ -27,6 +28,8 @@ pub struct CheckpointMeta {
     pub counted: Option<Counted>,
     /// The source topic, where the checkpoint is kept under another name: that of the target topic.
     pub source: Option<TopicName>,
+    /// Source offsets below it that were gone before they were copied; see [`Gaps`](super::Gaps).
+    pub gaps: u64,
 }
 
 /// What was counted up to a checkpoint.
@@ -79,6 +82,7 @@ impl CheckpointMeta {
             topic_id,
             counted: None,
             source: None,
+            gaps: 0,
         }
     }
 
@@ -87,6 +91,12 @@ impl CheckpointMeta {
     pub fn with_source(self, source: TopicName) -> Self {
         let source = Some(source);
         Self { source, ..self }
+    }
+
+    /// The same with so many source offsets below it that were gone before they were copied.
+    #[must_use]
+    pub fn with_gaps(self, gaps: u64) -> Self {
+        Self { gaps, ..self }
     }
 
     /// The same for a checkpoint up to which records were counted.
@@ -133,7 +143,7 @@ impl CheckpointMeta {
             return Err(corrupt("version 0 was never written"));
         }
         let (mut epoch, mut worker, mut topic_id) = (None, None, None);
-        let mut source = None;
+        let (mut source, mut gaps) = (None, 0);
         let mut words_counted = WordsCounted::default();
         for word in words {
             match word.split_once('=') {
@@ -150,6 +160,9 @@ impl CheckpointMeta {
                     let topic = TopicName::new(value);
                     source = Some(topic.map_err(|_| corrupt("source topic is not legal"))?);
                 }
+                Some(("g", value)) => {
+                    gaps = number(value, "gaps are no number").map_err(corrupt)?;
+                }
                 Some((word, value)) => words_counted.take(word, value).map_err(corrupt)?,
                 None => return Err(corrupt("a word has no '='")),
             }
@@ -161,6 +174,7 @@ impl CheckpointMeta {
             topic_id,
             counted: words_counted.counted().map_err(corrupt)?,
             source,
+            gaps,
         }))
     }
 }
@@ -232,6 +246,9 @@ impl fmt::Display for CheckpointMeta {
         if let Some(source) = &self.source {
             write!(f, " f={source}")?;
         }
+        if self.gaps > 0 {
+            write!(f, " g={}", self.gaps)?;
+        }
         Ok(())
     }
 }
@@ -281,6 +298,11 @@ mod tests {
                 "k1 e=12 w=worker-0 p=4001 pe=3 s=5000000000 to=77 f=orders",
                 counted(None).with_source(TopicName::new("orders").expect("legal")),
             ),
+            (
+                "k1 e=12 w=worker-0 p=4001 pe=3 s=5000000000 to=77 g=154",
+                counted(None).with_gaps(154),
+            ),
+            ("k1 e=12 w=worker-0 g=1", meta(None).with_gaps(1)),
         ];
         for (text, value) in fixtures {
             assert_eq!(value.to_string(), text);
@@ -332,6 +354,8 @@ mod tests {
             "k1 e=1 w=a s=5",
             "k1 e=1 w=a p=-1 pe=0 s=5 to=7",
             "k1 e=1 w=a p=1 pe=40000 s=5 to=7",
+            "k1 e=1 w=a g=-1",
+            "k1 e=1 w=a g=x",
         ] {
             let fault = CheckpointMeta::parse(text).expect_err(text);
             assert!(matches!(fault, MetaError::Corrupt { .. }), "{fault}");
@@ -346,9 +370,10 @@ mod tests {
             topic_id in proptest::option::of("[a-zA-Z0-9_-]{22}"),
             counted in proptest::option::of((0..i64::MAX, 0..i16::MAX, 0..u64::MAX, 0..i64::MAX)),
             source in proptest::option::of("[a-zA-Z0-9_-]{1,60}"),
+            gaps: u64,
         ) {
             let worker = WorkerId::new(worker).expect("legal");
-            let mut value = CheckpointMeta::new(OwnerEpoch(epoch), worker, topic_id);
+            let mut value = CheckpointMeta::new(OwnerEpoch(epoch), worker, topic_id).with_gaps(gaps);
             if let Some((id, epoch, count, target_end)) = counted {
                 let producer = Producer { id: ProducerId(id), epoch: ProducerEpoch(epoch) };
                 let (count, target_end) = (Count(count), Offset(target_end));
@@ -362,7 +387,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_is_read_as_something_that_cannot_be_written(text in "k1 e=1 w=a( (p|pe|s|to)=[0-9]{1,2}){0,5}|k1( [etwxf]=[a-z0-9 =]{0,4}){0,4}|.*") {
+        fn no_text_is_read_as_something_that_cannot_be_written(text in "k1 e=1 w=a( (p|pe|s|to)=[0-9]{1,2}){0,5}|k1( [etwxfg]=[a-z0-9 =]{0,4}){0,4}|.*") {
             if let Ok(Some(meta)) = CheckpointMeta::parse(&text) {
                 prop_assert_eq!(CheckpointMeta::parse(&meta.to_string()), Ok(Some(meta)));
             }

@@ -6,9 +6,12 @@
 //!
 //! - [`AckTracker`]: turns acknowledgements, in any order, into a checkpoint.
 //! - [`CheckpointMeta`]: the text stored beside a committed checkpoint.
+//! - [`Gaps`]: what was gone before it was copied.
 
+mod gaps;
 mod meta;
 mod tracker;
 
+pub use gaps::Gaps;
 pub use meta::{CheckpointMeta, Counted, MetaError};
 pub use tracker::{AckTracker, OutOfOrder};

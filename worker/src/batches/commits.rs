@@ -215,7 +215,8 @@ impl Commits {
         let Checkpoint {
             producer, place, ..
         } = checkpoint;
-        let commit = start::commit(&lane.spec, &names, worker, producer, place);
+        let gaps = lane.gaps_at(place.offset);
+        let commit = start::commit(&lane.spec, &names, worker, producer, place, gaps);
         (self.place(lane), commit)
     }
 

@@ -23,6 +23,7 @@ mod unread;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kreplicator_model::{
+    checkpoint::Gaps,
     exact::{self, Answer, BatchId, Checkpoint, DeliveryMode, Now, Restart, Sender, Stop},
     ids::{Offset, UnixMillis},
 };
@@ -147,8 +148,7 @@ struct State {
     hungry_since: Option<Instant>,
     records: u64,
     bytes: u64,
-    gap_records: u64,
-    gap_counted_to: Option<Offset>,
+    gaps: Gaps,
 }
 
 /// What a flow begins with.
@@ -221,8 +221,7 @@ impl Lane {
                 hungry_since: None,
                 records: 0,
                 bytes: 0,
-                gap_records: 0,
-                gap_counted_to: None,
+                gaps: Gaps::default(),
             }),
             spec,
             shared,

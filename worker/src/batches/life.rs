@@ -160,6 +160,9 @@ impl Life {
             Err(fault) => return End::Fault(fault),
         };
         self.restart = None;
+        if let Some((offset, gaps)) = found.told {
+            lane.resume_gaps(offset, gaps);
+        }
         if let Some((from, to)) = found.gap {
             lane.count_gap(from, to);
         }

@@ -61,6 +61,8 @@ pub(super) struct Starter {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) opening: Opening,
+    /// The checkpoint that was found, and the count of gaps that came with it.
+    pub(super) told: Option<(Offset, u64)>,
     /// Source offsets that were gone before they were copied.
     pub(super) gap: Option<(Offset, Offset)>,
 }
@@ -184,7 +186,9 @@ impl Starter {
             .map_err(stored)?;
         let line = lines.line(lane.spec.id.partition).cloned();
         let producer_id = self.producer_id(lane, &line_target).await?;
-        let checkpoint = newest(self.checkpoint(lane).await?, lane.checkpoint());
+        let committed = self.checkpoint(lane).await?;
+        let gaps = committed.map_or(0, |(_, gaps)| gaps);
+        let checkpoint = newest(committed.map(|(place, _)| place), lane.checkpoint());
         let asked = self.shared.now();
         let asked_id = counting(line.as_ref(), checkpoint, producer_id).id.0;
         let view = self
@@ -212,6 +216,7 @@ impl Starter {
             line_target,
             producer_id,
             checkpoint,
+            gaps,
             view,
             source_start,
             source_end,
@@ -250,7 +255,8 @@ impl Starter {
             .map_err(|error| ends::fault(Kind::Target, &self.target.client, &error))
     }
 
-    async fn checkpoint(&self, lane: &Lane) -> Result<Option<CheckpointPlace>, Fault> {
+    /// What was committed, and the count of gaps with it.
+    async fn checkpoint(&self, lane: &Lane) -> Result<Option<(CheckpointPlace, u64)>, Fault> {
         let Some((offset, meta)) = self.group.checkpoint(&lane.spec).await? else {
             return Ok(None);
         };
@@ -259,11 +265,14 @@ impl Starter {
         {
             return Err(Fault::taken_over(&lane.spec, meta));
         }
-        let counted = meta.and_then(|meta| meta.counted);
-        Ok(Some(CheckpointPlace {
-            offset,
-            counted: counted.map(|counted| (counted.producer, counted.count, counted.target_end)),
-        }))
+        let place = match &meta {
+            Some(meta) => meta.place(offset),
+            None => CheckpointPlace {
+                offset,
+                counted: None,
+            },
+        };
+        Ok(Some((place, meta.map_or(0, |meta| meta.gaps))))
     }
 
     async fn first_offset(&self, lane: &Lane, start: Offset, end: Offset) -> Result<Offset, Error> {
@@ -314,6 +323,7 @@ impl Starter {
                 target_topic_id: facts.target_topic_id,
                 is_reset: facts.checkpoint.is_none_or(|place| place.counted.is_none()),
             },
+            told: facts.checkpoint.map(|place| (place.offset, facts.gaps)),
             gap: facts.gap(),
         }
     }
@@ -342,6 +352,7 @@ impl Starter {
             &self.config.worker,
             resume.producer,
             resume.place,
+            facts.gaps,
         );
         let at = TopicPartition::new(names.kept().clone(), lane.spec.id.partition);
         let deadline = Instant::now() + self.config.call_timeout;
@@ -379,8 +390,11 @@ pub(super) fn commit(
     worker: &WorkerId,
     producer: Producer,
     place: Place,
+    gaps: u64,
 ) -> Commit {
-    let meta = CheckpointMeta::new(spec.epoch, worker.clone(), None).with_counted(producer, place);
+    let meta = CheckpointMeta::new(spec.epoch, worker.clone(), None)
+        .with_counted(producer, place)
+        .with_gaps(gaps);
     Commit {
         offset: place.offset,
         leader_epoch: None,

@@ -213,6 +213,7 @@ impl KafkaCheckpoints {
         for save in &due {
             let names = self.names(&save.task);
             let meta = CheckpointMeta::new(save.epoch, self.worker.clone(), None);
+            let meta = meta.with_gaps(save.gaps);
             let meta = names.mark(meta).to_string();
             let mut element = list.add_partition(names.kept().as_str(), save.task.partition.0);
             element

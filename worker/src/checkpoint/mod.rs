@@ -36,6 +36,8 @@ pub struct Save {
     pub epoch: OwnerEpoch,
     /// Next source offset to copy.
     pub offset: Offset,
+    /// Source offsets below it that were gone before they were copied.
+    pub gaps: u64,
 }
 
 /// Why a checkpoint was not read or saved.

@@ -96,15 +96,12 @@ pub(super) fn check_start(
         return Err(Fault::truncated(checkpoint, log_end));
     }
     if checkpoint >= log_start {
-        return Ok(Start {
-            at: checkpoint,
-            gap_records: 0,
-        });
+        return Ok(Start::at(checkpoint));
     }
     match policy {
         GapPolicy::ContinueAndReport => Ok(Start {
+            from: checkpoint,
             at: log_start,
-            gap_records: log_start.0.abs_diff(checkpoint.0),
         }),
         GapPolicy::Halt => Err(Fault::halted_by_gap(checkpoint, log_start)),
     }
@@ -113,10 +110,22 @@ pub(super) fn check_start(
 /// Where reading begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
+    /// The checkpoint: what lies between was never copied and is gone.
+    pub(super) from: Offset,
     /// The first offset to read.
     pub(super) at: Offset,
-    /// Offsets below it that were never copied and are gone.
-    pub(super) gap_records: u64,
+}
+
+impl Start {
+    /// Without a gap.
+    pub(super) fn at(at: Offset) -> Self {
+        Self { from: at, at }
+    }
+
+    /// Offsets that are gone.
+    pub(super) fn gap_records(self) -> u64 {
+        self.at.0.abs_diff(self.from.0)
+    }
 }
 
 #[cfg(test)]
@@ -249,25 +258,13 @@ mod tests {
         let start =
             |checkpoint, policy| check_start(Offset(checkpoint), Offset(5), Offset(50), policy);
         let report = GapPolicy::ContinueAndReport;
-        assert_eq!(
-            start(5, report),
-            Ok(Start {
-                at: Offset(5),
-                gap_records: 0
-            })
-        );
-        assert_eq!(
-            start(50, report),
-            Ok(Start {
-                at: Offset(50),
-                gap_records: 0
-            })
-        );
+        assert_eq!(start(5, report), Ok(Start::at(Offset(5))));
+        assert_eq!(start(50, report), Ok(Start::at(Offset(50))));
         assert_eq!(
             start(1, report),
             Ok(Start {
+                from: Offset(1),
                 at: Offset(5),
-                gap_records: 4
             })
         );
         assert_eq!(

@@ -12,12 +12,12 @@ use std::{
 };
 
 use kreplicator_model::{
-    checkpoint::AckTracker,
+    checkpoint::{AckTracker, Gaps},
     ids::{Offset, UnixMillis},
 };
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{doubt::Doubts, reader::Waker};
+use super::{doubt::Doubts, judge::Start, reader::Waker};
 use crate::{
     board::{self, Board},
     budget::{Budget, Grant, Share},
@@ -108,7 +108,7 @@ struct State {
     moved_at: UnixMillis,
     records: u64,
     bytes: u64,
-    gap_records: u64,
+    gaps: Gaps,
 }
 
 /// Numbers of a lane at one moment.
@@ -170,7 +170,7 @@ impl Lane {
                 moved_at: now,
                 records: 0,
                 bytes: 0,
-                gap_records: 0,
+                gaps: Gaps::default(),
             }),
             spec,
             shared,
@@ -188,11 +188,18 @@ impl Lane {
         self.outlet.get().map(Arc::clone)
     }
 
-    /// Everything below `at` is done; `gap_records` of it were never copied.
-    pub(super) fn begin(&self, at: Offset, gap_records: u64) {
+    /// Everything below the start is done; the checkpoint came with a count of `gaps`.
+    pub(super) fn begin(&self, start: Start, gaps: u64) {
+        let Start { from, at } = start;
         let mut state = self.lock();
         state.tracker = Some(AckTracker::new(at));
-        self.count_gap(&mut state, gap_records);
+        state.gaps.resume(from, gaps);
+        self.count_gap(&mut state, from, at);
+    }
+
+    /// The count of gaps that goes with a checkpoint.
+    pub(super) fn gaps_at(&self, offset: Offset) -> u64 {
+        self.lock().gaps.at(offset)
     }
 
     /// Gives up what is not acknowledged and tells where to read again; None before
@@ -250,10 +257,9 @@ impl Lane {
         tracker
             .skipped(position..end)
             .expect("the range starts at the position");
-        let gap_records = end.0.abs_diff(position.0);
-        self.count_gap(&mut state, gap_records);
+        self.count_gap(&mut state, position, end);
         self.note_progress(&mut state);
-        gap_records
+        end.0.abs_diff(position.0)
     }
 
     /// The reader has passed everything below `end` and handed on whatever it found.
@@ -405,7 +411,7 @@ impl Lane {
             moved_at: state.moved_at,
             records: state.records,
             bytes: state.bytes,
-            gap_records: state.gap_records,
+            gap_records: state.gaps.total(),
         }
     }
 
@@ -416,8 +422,8 @@ impl Lane {
         }
     }
 
-    fn count_gap(&self, state: &mut State, gap_records: u64) {
-        state.gap_records += gap_records;
+    fn count_gap(&self, state: &mut State, from: Offset, to: Offset) {
+        let gap_records = state.gaps.find(from, to);
         self.shared.metrics.gap_records.increment(gap_records);
     }
 

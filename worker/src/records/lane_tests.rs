@@ -155,7 +155,7 @@ impl Rig {
         lane.attach(&sink);
         let outlet = Arc::clone(&sink.outlets.lock().expect("not poisoned")[0]);
         let (waker, woken) = Waker::for_tests(lane.number);
-        lane.begin(Offset(0), 0);
+        lane.begin(Start::at(Offset(0)), 0);
         lane.open(1, waker);
         Self {
             lane,

@@ -47,6 +47,7 @@ fn task(partition: i32) -> TaskId {
 
 fn save(partition: i32, offset: i64) -> Save {
     Save {
+        gaps: 0,
         task: task(partition),
         epoch: OwnerEpoch(7),
         offset: Offset(offset),

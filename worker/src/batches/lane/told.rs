@@ -66,17 +66,23 @@ impl Lane {
         self.board.trouble(None, self.shared.clock.now());
     }
 
+    /// The task goes on from a checkpoint that came with a count of gaps.
+    pub(in crate::batches) fn resume_gaps(&self, offset: Offset, told: u64) {
+        self.lock().gaps.resume(offset, told);
+    }
+
+    /// The count of gaps that goes with a checkpoint.
+    pub(in crate::batches) fn gaps_at(&self, offset: Offset) -> u64 {
+        self.lock().gaps.at(offset)
+    }
+
     /// Source offsets `[from, to)` are gone and will never be copied. What was counted before is not
     /// counted again.
     pub(in crate::batches) fn count_gap(&self, from: Offset, to: Offset) {
-        let mut state = self.lock();
-        let from = from.max(state.gap_counted_to.unwrap_or(from));
-        if from >= to {
+        let gap_records = self.lock().gaps.find(from, to);
+        if gap_records == 0 {
             return;
         }
-        let gap_records = to.0.abs_diff(from.0);
-        state.gap_counted_to = Some(to);
-        state.gap_records += gap_records;
         self.shared.metrics.gap_records.increment(gap_records);
         warn!(task = %self.spec.id, %from, %to, gap_records,
             "source offsets were deleted before they were copied");
@@ -182,7 +188,7 @@ impl State {
             moved_at: self.moved_at,
             records: self.records,
             bytes: self.bytes,
-            gap_records: self.gap_records,
+            gap_records: self.gaps.total(),
         }
     }
 }

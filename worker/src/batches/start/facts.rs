@@ -9,6 +9,8 @@ pub(super) struct Facts {
     pub(super) line_target: LineTarget,
     pub(super) producer_id: ProducerId,
     pub(super) checkpoint: Option<CheckpointPlace>,
+    /// The count of gaps that was committed with it, or with the one before.
+    pub(super) gaps: u64,
     pub(super) view: TargetView,
     pub(super) source_start: Offset,
     pub(super) source_end: Offset,

@@ -109,6 +109,7 @@ impl Driver {
                 task: spec.id.clone(),
                 epoch: spec.epoch,
                 offset: checkpoint,
+                gaps: entry.lane.gaps_at(checkpoint),
             });
         }
         if saves.is_empty() {

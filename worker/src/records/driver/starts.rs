@@ -36,6 +36,8 @@ pub(super) struct Found {
     pub(super) start: Start,
     /// The checkpoint that was found or saved; None where the task's own books tell.
     pub(super) saved: Option<Offset>,
+    /// The count of gaps that came with it.
+    gaps: u64,
     /// Comes from the start policy: to be saved before anything is copied.
     is_new: bool,
 }
@@ -119,11 +121,12 @@ impl Driver {
             return;
         };
         let spec = &entry.lane.spec;
-        let Start { at, gap_records } = found.start;
+        let Start { from, at } = found.start;
+        let gap_records = found.start.gap_records();
         if gap_records > 0 {
             warn!(
                 task = %spec.id,
-                from = at.0 - i64::try_from(gap_records).unwrap_or(i64::MAX),
+                %from,
                 to = %at,
                 gap_records,
                 "source offsets were deleted before they were copied"
@@ -133,7 +136,7 @@ impl Driver {
             entry.lane.skip_gap(at);
         } else {
             info!(task = %spec.id, epoch = %spec.epoch, %at, "task begins");
-            entry.lane.begin(at, gap_records);
+            entry.lane.begin(found.start, found.gaps);
             entry.saved = found.saved;
         }
         self.reopen(lane);
@@ -192,6 +195,7 @@ impl Finder {
                     task: ask.spec.id.clone(),
                     epoch: ask.spec.epoch,
                     offset: start.at,
+                    gaps: 0,
                 });
             }
             found.push(start);
@@ -212,6 +216,7 @@ impl Finder {
             return Ok(Found {
                 start: check(known)?,
                 saved: None,
+                gaps: 0,
                 is_new: false,
             });
         }
@@ -226,6 +231,7 @@ impl Finder {
                 return Ok(Found {
                     start: check(committed.offset)?,
                     saved: Some(committed.offset),
+                    gaps: committed.meta.map_or(0, |meta| meta.gaps),
                     is_new: false,
                 });
             }
@@ -241,8 +247,9 @@ impl Finder {
             },
         };
         Ok(Found {
-            start: Start { at, gap_records: 0 },
+            start: Start::at(at),
             saved: None,
+            gaps: 0,
             is_new: true,
         })
     }
