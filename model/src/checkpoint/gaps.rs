@@ -12,24 +12,28 @@ pub struct Gaps {
     below: u64,
     /// Ends and offsets of the others, in order.
     ahead: Vec<(Offset, u64)>,
-    /// The end of the gap found last.
-    counted_to: Option<Offset>,
+    /// The gap found last.
+    last: Option<(Offset, Offset)>,
 }
 
 impl Gaps {
-    /// The task goes on from a checkpoint at `offset` that came with a count of `told`. Its own may be newer.
+    /// The task goes on from a checkpoint at `offset` that came with a count of `told`. Its own may be newer, unless
+    /// somebody has put the checkpoint back: before a gap there is nothing to go on from.
     pub fn resume(&mut self, offset: Offset, told: u64) {
+        if self.last.is_some_and(|(from, _)| offset < from) {
+            *self = Self::default();
+        }
         self.below = self.at(offset).max(told);
     }
 
     /// Offsets `[from, to)` are gone. Gives how many of them were not counted before.
     pub fn find(&mut self, from: Offset, to: Offset) -> u64 {
-        let from = from.max(self.counted_to.unwrap_or(from));
-        if from >= to {
+        let begin = self.last.map_or(from, |(_, to)| from.max(to));
+        if begin >= to {
             return 0;
         }
-        let offsets = to.0.abs_diff(from.0);
-        self.counted_to = Some(to);
+        let offsets = to.0.abs_diff(begin.0);
+        self.last = Some((from, to));
         self.ahead.push((to, offsets));
         offsets
     }
@@ -70,6 +74,18 @@ mod tests {
         third.resume(Offset(134), 51);
         assert_eq!(third.find(Offset(200), Offset(210)), 10);
         assert_eq!((third.at(Offset(209)), third.at(Offset(210))), (51, 61));
+    }
+
+    #[test]
+    fn a_checkpoint_that_was_put_back_begins_a_new_count() {
+        let mut gaps = Gaps::default();
+        gaps.find(Offset(83), Offset(134));
+        assert_eq!(gaps.at(Offset(500)), 51);
+        gaps.resume(Offset(0), 0);
+        assert_eq!(gaps.total(), 0);
+        // As where the topic was made anew, and has lost something too.
+        assert_eq!(gaps.find(Offset(20), Offset(30)), 10);
+        assert_eq!(gaps.at(Offset(30)), 10);
     }
 
     #[test]

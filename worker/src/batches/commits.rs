@@ -2,7 +2,7 @@
 //! brokers forget old commits (C007).
 //!
 //! What is saved is true whoever saves it and however late: it says how far *this* line was delivered, and
-//! a stale save costs some reading. Still, what a former owner has saved is not taken back ([`covered`]), and once the worker's lease may be over, only what has just moved is
+//! a stale save costs some reading. Still, what another owner has saved is not taken back ([`covered`]), and once the worker's lease may be over, only what has just moved is
 //! saved, and only of tasks that go on without it: so the lag that tools show does not go back, as it would
 //! by what a worker saves that was frozen.
 
@@ -101,7 +101,6 @@ impl Commits {
         let mut is_saved = checkpoint.is_none_or(|checkpoint| watched.saved == Some(checkpoint));
         if let Some(checkpoint) = checkpoint
             && !is_saved
-            && watched.is_young()
         {
             // The other half is for saving.
             let now = Instant::now();
@@ -251,7 +250,10 @@ impl Commits {
 mod tests {
     use std::time::Duration;
 
-    use kreplicator_model::{ids::WorkerId, spec::CheckpointSide};
+    use kreplicator_model::{
+        ids::{Offset, WorkerId},
+        spec::CheckpointSide,
+    };
 
     use super::*;
     use crate::batches::testkit::{FakeBroker, Rig, RigMade};
@@ -292,6 +294,21 @@ mod tests {
         );
         commits.note(&due, &[]);
         assert!(commits.due().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_commit_tells_how_many_offsets_below_it_are_gone() {
+        let rig = Rig::running(RigMade::default());
+        let commits = unsaved(&rig, &FakeBroker::start().await);
+        let at = |offset: i64| {
+            let mut checkpoint = rig.lane.checkpoint().expect("it runs");
+            checkpoint.place.offset = Offset(offset);
+            commits.commit(&rig.lane, checkpoint).1.metadata
+        };
+        rig.lane.resume_gaps(Offset(0), 3);
+        rig.lane.count_gap(Offset(10), Offset(15));
+        assert!(at(14).ends_with(" g=3"), "{}", at(14));
+        assert!(at(15).ends_with(" g=8"), "{}", at(15));
     }
 
     #[tokio::test]

@@ -149,6 +149,7 @@ struct State {
     records: u64,
     bytes: u64,
     gaps: Gaps,
+    began_from: Option<Offset>,
 }
 
 /// What a flow begins with.
@@ -222,6 +223,7 @@ impl Lane {
                 records: 0,
                 bytes: 0,
                 gaps: Gaps::default(),
+                began_from: None,
             }),
             spec,
             shared,

@@ -152,7 +152,8 @@ impl Running {
             group,
             lines,
             on_gap: context.link.on_gap,
-            scans: Scans::new(Arc::clone(&shared.budget)),
+            counts: Scans::new(Arc::clone(&shared.budget)),
+            tails: Scans::new(Arc::clone(&shared.budget)),
             shared: Arc::clone(&shared),
         };
         Self {

@@ -1,8 +1,9 @@
 //! Reads a stretch of a partition once, for what it says about counting.
 //!
 //! Many tasks may have to at the same time, such as all of a dead worker's on a target too old to say what it
-//! has. So those of a link take turns, and what they hold is within the byte budget (C107): an answer is as
-//! large as a fetcher's part allows, and what has to be opened is opened elsewhere, with memory taken for it.
+//! has. So those of one end of a link take turns, and what they hold is within the byte budget (C107): an answer
+//! is as large as a fetcher's part allows, and what has to be opened is opened elsewhere, with memory taken for it.
+//! Who waits for a broker or for memory lets others go first.
 
 mod counted;
 
@@ -40,8 +41,10 @@ const BYTES_MAX: u64 = 4 << 20;
 const BYTES_ONE: usize = 100 << 20;
 /// Between questions that brought nothing.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Stretches read at a time for one link.
+/// Stretches read at a time from one end of a link.
 const AT_A_TIME: usize = 4;
+/// For so long a turn is kept without an answer.
+const TURN_MAX: Duration = Duration::from_secs(5);
 
 /// Why a stretch was not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +83,7 @@ pub(super) struct Stretch {
     pub(super) isolation: Isolation,
 }
 
-/// Reads stretches for a link.
+/// Reads stretches of one end of a link.
 #[derive(Debug)]
 pub(super) struct Scans {
     turns: Semaphore,
@@ -113,9 +116,9 @@ impl Scans {
             bytes_needed: 0,
             deadline: Instant::now() + patience,
             answer: None,
-            budget: &self.budget,
+            scans: self,
             part: self.budget.fetcher(),
-            _turn: turn,
+            turn,
         }
     }
 }
@@ -131,9 +134,9 @@ pub(super) struct Scan<'a> {
     bytes_needed: usize,
     deadline: Instant,
     answer: Option<Answer>,
-    budget: &'a Arc<Budget>,
+    scans: &'a Scans,
     part: FetcherPart,
-    _turn: Option<SemaphorePermit<'a>>,
+    turn: Option<SemaphorePermit<'a>>,
 }
 
 /// An answer as far as it was not looked at.
@@ -152,7 +155,10 @@ impl Scan<'_> {
     pub(super) async fn next(&mut self) -> Result<Option<(Batch, Verdict)>, Unread> {
         while self.position < self.stretch.to {
             let Some(answer) = &mut self.answer else {
-                self.answer = Some(self.ask().await?);
+                self.answer = self.ask().await?;
+                if self.answer.is_none() {
+                    self.give_way().await;
+                }
                 continue;
             };
             let from = answer.from;
@@ -182,7 +188,7 @@ impl Scan<'_> {
                 None => {
                     self.answer = None;
                     if self.position == from {
-                        sleep(PAUSE).await;
+                        self.give_way().await;
                     } else {
                         self.bytes_needed = 0;
                         self.deadline = Instant::now() + self.patience;
@@ -193,24 +199,36 @@ impl Scan<'_> {
         Ok(None)
     }
 
-    async fn ask(&self) -> Result<Answer, Unread> {
+    /// Lets others go first, for a moment at least.
+    async fn give_way(&mut self) {
+        self.turn = None;
+        sleep(PAUSE).await;
+        self.turn = self.scans.turns.acquire().await.ok();
+    }
+
+    /// None: no answer came within a turn.
+    async fn ask(&self) -> Result<Option<Answer>, Unread> {
         let bytes = usize::try_from(self.part.bytes().min(BYTES_MAX)).unwrap_or(usize::MAX);
         let settings = Settings {
             bytes_max: i32::try_from(bytes.max(self.bytes_needed)).unwrap_or(i32::MAX),
             isolation: self.stretch.isolation,
             ..Settings::default()
         };
-        let (from, deadline) = (self.position, self.deadline);
-        let fetched = read(self.client, self.stretch, from, &settings, deadline).await?;
+        let from = self.position;
+        let until = self.deadline.min(Instant::now() + TURN_MAX);
+        let fetched = match read(self.client, self.stretch, from, &settings, until).await {
+            Err(Unread::Late(_)) if Instant::now() < self.deadline => return Ok(None),
+            read => read?,
+        };
         let aborted = fetched.aborted.iter().map(|one| AbortedTransaction {
             producer_id: one.producer_id,
             first_offset: one.first_offset.0,
         });
-        Ok(Answer {
+        Ok(Some(Answer {
             filter: AbortedFilter::new(aborted.collect()),
             entries: split::entries(fetched.records),
             from,
-        })
+        }))
     }
 
     fn unreadable(&self, what: &str) -> Fault {

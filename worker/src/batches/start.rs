@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kreplicator_batch::Batch;
 use kreplicator_model::{
-    checkpoint::CheckpointMeta,
+    checkpoint::{CheckpointMeta, Gaps},
     exact::{
         self, Checkpoint, CheckpointPlace, Count, DeliveryMode, Line, NewLine, NextProducer, Place,
         Producer, ProducerEpoch, ProducerId, ReadFrom, Restart, Resume, Rewind, Sender, Start,
@@ -53,7 +53,9 @@ pub(super) struct Starter {
     pub(super) group: Group,
     pub(super) lines: Arc<dyn LineBook>,
     pub(super) on_gap: GapPolicy,
-    pub(super) scans: Scans,
+    /// Of the source, and of the target: who waits for a tail may hold what others count with.
+    pub(super) counts: Scans,
+    pub(super) tails: Scans,
     pub(super) shared: Arc<Shared>,
 }
 
@@ -352,7 +354,7 @@ impl Starter {
             &self.config.worker,
             resume.producer,
             resume.place,
-            facts.gaps,
+            facts.gaps_below(resume.place.offset),
         );
         let at = TopicPartition::new(names.kept().clone(), lane.spec.id.partition);
         let deadline = Instant::now() + self.config.call_timeout;

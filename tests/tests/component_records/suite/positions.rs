@@ -1,6 +1,10 @@
 //! Where copying begins and goes on: checkpoints, starts, what is gone.
 
-use kreplicator_model::spec::{CheckpointSide, StartPolicy};
+use kreplicator_model::{
+    ids::OwnerEpoch,
+    spec::{CheckpointSide, StartPolicy},
+};
+use kreplicator_worker::engine::TaskSpec;
 use rdkafka::{TopicPartitionList, admin::AdminOptions};
 
 use super::*;
@@ -37,6 +41,16 @@ async fn c001_c005_deleted_source_offsets_are_a_counted_gap_and_nothing_is_reset
     commit(&cluster, "orders", 1, 40)?;
     let status = caught_up(above.as_ref(), 50).await?;
     assert_eq!(status.records_total, 10);
+
+    // What is gone stays told, whoever owns the task.
+    assert_eq!(below.stop(STOP).await, Stopped::Clean);
+    let successor = TaskSpec {
+        epoch: OwnerEpoch(99),
+        ..spec("orders", 0)
+    };
+    let below = engine.start(successor, Arc::clone(&context));
+    let status = caught_up(below.as_ref(), 50).await?;
+    assert_eq!((status.gap_records_total, status.records_total), (4, 0));
     engine.close(PATIENCE).await;
     Ok(())
 }

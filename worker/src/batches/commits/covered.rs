@@ -1,9 +1,12 @@
-//! What a former owner has saved further.
+//! What another owner has saved further.
 //!
 //! In a move without a pause it goes on beside its successor until that copies, and saves once more when it
 //! ends. A successor that reads from the checkpoint on is behind that for a moment. If it saved its own, and
 //! ended then, the next owner would read again what was delivered long ago, and where the source has lost it
-//! meanwhile, report it as a gap.
+//! meanwhile, report it as a gap. Its successor may be ahead of the former owner as well when that ends.
+//!
+//! Only what was saved since the task began counts: a task that has gone back on purpose, since the target has lost
+//! something, must not be held to what it has found. A save that comes between the look and one's own is lost.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -18,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Commits, Watched};
 use crate::batches::lane::Lane;
 
-/// For so long after a task began, a former owner of it may still save.
+/// For so long after a task began, a former owner of it may still save. When it ends it looks once more.
 const YOUNG: Duration = Duration::from_secs(60);
 
 impl Watched {
@@ -52,7 +55,7 @@ impl Commits {
         due
     }
 
-    /// Whether a former owner has saved more than this. No: perhaps nobody knows.
+    /// Whether another owner has saved more than this. No: perhaps nobody knows.
     pub(super) async fn is_covered(
         &self,
         lane: &Lane,
@@ -63,16 +66,17 @@ impl Commits {
         let Ok(Ok(Some((offset, Some(meta))))) = timeout_at(deadline, asked).await else {
             return false;
         };
-        covers(offset, &meta, lane.spec.epoch, checkpoint)
+        let is_new = lane.began_from().is_none_or(|from| offset > from);
+        is_new && covers(offset, &meta, lane.spec.epoch, checkpoint)
     }
 }
 
-/// Whether what was found saved is a former owner's of the same line, and further.
+/// Whether what was found saved is another owner's of the same line, and further.
 fn covers(offset: Offset, found: &CheckpointMeta, epoch: OwnerEpoch, own: Checkpoint) -> bool {
     let is_same_line = found
         .counted
         .is_some_and(|counted| counted.producer == own.producer);
-    is_same_line && found.epoch < epoch && offset > own.place.offset
+    is_same_line && found.epoch != epoch && offset > own.place.offset
 }
 
 #[cfg(test)]
@@ -99,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_former_owners_checkpoint_of_the_same_line_is_not_taken_back() {
+    fn another_owners_checkpoint_of_the_same_line_is_not_taken_back() {
         let worker = WorkerId::new("w").expect("legal");
         let saved = |epoch: u64, line: i16| {
             let Checkpoint { producer, place } = at(300, line);
@@ -109,6 +113,7 @@ mod tests {
         let covers =
             |meta: &CheckpointMeta, own: Checkpoint| covers(Offset(300), meta, OwnerEpoch(5), own);
         assert!(covers(&saved(4, 1), at(299, 1)));
+        assert!(covers(&saved(6, 1), at(299, 1)), "a successor's");
         assert!(!covers(&saved(4, 1), at(300, 1)), "own is as far");
         assert!(!covers(&saved(5, 1), at(299, 1)), "own, before a rewind");
         assert!(!covers(&saved(4, 0), at(299, 1)), "of a line that is over");

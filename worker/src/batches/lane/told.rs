@@ -68,7 +68,14 @@ impl Lane {
 
     /// The task goes on from a checkpoint that came with a count of gaps.
     pub(in crate::batches) fn resume_gaps(&self, offset: Offset, told: u64) {
-        self.lock().gaps.resume(offset, told);
+        let mut state = self.lock();
+        state.gaps.resume(offset, told);
+        state.began_from = Some(offset);
+    }
+
+    /// The checkpoint that the task went on from last; None: there was none.
+    pub(in crate::batches) fn began_from(&self) -> Option<Offset> {
+        self.lock().began_from
     }
 
     /// The count of gaps that goes with a checkpoint.

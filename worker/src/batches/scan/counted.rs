@@ -6,14 +6,18 @@ use kreplicator_batch::{Batch, Compression, aborted::Verdict, records::Unpacked}
 use kreplicator_kafka::blocking::blocking;
 use kreplicator_model::ids::Offset;
 use kreplicator_wire::cluster::ClusterClient;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::{PAUSE, Scan, Scans, Stretch, Unread};
+use super::{Scan, Scans, Stretch, Unread};
 use crate::{
     batches::intake::{PLAIN_BYTES_MAX, UNFOLDS, UNFOLDS_FURTHER, is_too_large},
     budget::{Budget, Grant, Loan},
     fault::{Fault, Kind},
 };
+
+/// Parts of a batch that are in memory at a time, each as large as what it unfolds to: its records, and as much once
+/// more while they grow.
+const COPIES: u64 = 2;
 
 impl Scans {
     /// Copyable records in a stretch.
@@ -87,14 +91,16 @@ impl Scan<'_> {
     }
 
     /// The same of a batch that has to be opened.
-    async fn opened(&self, batch: &Batch, number: u64) -> Result<Within, Unread> {
+    async fn opened(&mut self, batch: &Batch, number: u64) -> Result<Within, Unread> {
         let deadline = Instant::now() + self.patience;
         let bytes = batch.size_bytes() as u64;
         let is_plain = batch.header().attributes.compression() == Compression::None;
         let mut plain_bytes_max = if is_plain { bytes } else { bytes * UNFOLDS };
         loop {
-            plain_bytes_max = plain_bytes_max.min(PLAIN_BYTES_MAX as u64);
-            let loan = self.memory(plain_bytes_max, deadline).await?;
+            let possible = self.scans.budget.share().most() / COPIES;
+            let limit = possible.min(PLAIN_BYTES_MAX as u64);
+            plain_bytes_max = plain_bytes_max.min(limit);
+            let loan = self.memory(COPIES * plain_bytes_max, deadline).await?;
             let (batch, range) = (batch.clone(), self.stretch.from.0..self.stretch.to.0);
             let open = move || {
                 // Held as long as it is needed, also where nobody waits for it any more.
@@ -105,26 +111,31 @@ impl Scan<'_> {
             };
             match blocking(open).await {
                 Ok(within) => return Ok(within),
-                Err((true, _)) if plain_bytes_max < PLAIN_BYTES_MAX as u64 => {
+                Err((true, _)) if plain_bytes_max < limit => {
                     plain_bytes_max = plain_bytes_max.saturating_mul(UNFOLDS_FURTHER);
+                }
+                Err((true, _)) if limit < PLAIN_BYTES_MAX as u64 => {
+                    let needed = COPIES * limit.saturating_mul(UNFOLDS_FURTHER);
+                    return Err(no_room(&self.scans.budget, needed).into());
                 }
                 Err((_, text)) => return Err(self.unreadable(&text).into()),
             }
         }
     }
 
-    async fn memory(&self, bytes: u64, deadline: Instant) -> Result<Loan, Unread> {
+    async fn memory(&mut self, bytes: u64, deadline: Instant) -> Result<Loan, Unread> {
         loop {
             // Only while it is asked: a share that waits would make those of the tasks smaller.
-            let mut share = self.budget.share();
+            let budget = &self.scans.budget;
+            let mut share = budget.share();
             match share.take(bytes) {
                 Grant::Granted => return Ok(share.lend(bytes)),
                 Grant::NotNow if Instant::now() < deadline => {}
-                Grant::NotNow => return Err(Unread::Late(no_room(self.budget, bytes))),
-                Grant::Never => return Err(no_room(self.budget, bytes).into()),
+                Grant::NotNow => return Err(Unread::Late(no_room(budget, bytes))),
+                Grant::Never => return Err(no_room(budget, bytes).into()),
             }
             drop(share);
-            sleep(PAUSE).await;
+            self.give_way().await;
         }
     }
 }

@@ -2,6 +2,7 @@ use futures::FutureExt as _;
 use kreplicator_batch::TimestampType;
 use kreplicator_model::ids::{Partition, TopicName};
 use kreplicator_wire::{cluster::offsets::Isolation, topic::TopicPartition};
+use tokio::time::sleep;
 
 use super::*;
 use crate::batches::{
@@ -70,7 +71,7 @@ async fn c107_what_has_to_be_opened_waits_for_memory_and_names_the_budget_when_t
     let broker = FakeBroker::start().await;
     let (client, stretch) = (broker.client(), stretch(12, 14));
     let scans = Scans::new(Arc::clone(&budget));
-    let scan = scans.begin(&client, &stretch, PATIENCE).await;
+    let mut scan = scans.begin(&client, &stretch, PATIENCE).await;
     let deadline = || Instant::now() + PATIENCE;
 
     let never = scan
@@ -106,11 +107,55 @@ async fn a_batch_that_unfolds_further_than_expected_is_opened_with_more_memory()
     let broker = FakeBroker::start().await;
     let (client, stretch) = (broker.client(), stretch(10, 11));
     let scans = Scans::new(Arc::clone(&budget));
-    let scan = scans.begin(&client, &stretch, PATIENCE).await;
+    let mut scan = scans.begin(&client, &stretch, PATIENCE).await;
     let batch = inflating(10, 400_000, TimestampType::CreateTime);
     assert!((batch.size_bytes() as u64) * UNFOLDS < 400_000);
     let within = scan.opened(&batch, 1).await.expect("sound");
     assert_eq!((within.records, within.wanted), (1, Some(10)));
     drop(scan);
     assert_eq!(budget.used_bytes(), 0);
+}
+
+/// What is expected of a batch may be more than there is, and what it takes less.
+#[tokio::test]
+async fn c107_a_batch_is_opened_with_what_the_budget_has_before_more_is_called_for() {
+    let budget = Budget::new(256 << 10);
+    let broker = FakeBroker::start().await;
+    let (client, stretch) = (broker.client(), stretch(0, 5));
+    let scans = Scans::new(Arc::clone(&budget));
+    let mut scan = scans.begin(&client, &stretch, PATIENCE).await;
+    let poor = Made::dense(0, 10).values_of(1_000);
+    let poor = poor.compressed(Compression::Lz4).batch();
+    let grown = |bytes| inflating(0, bytes, TimestampType::CreateTime);
+    let expected = poor.size_bytes() as u64 * UNFOLDS;
+    assert!(COPIES * expected > budget.limit_bytes() / 2, "{expected}");
+    let within = scan.opened(&poor, 0).await.expect("it fits");
+    assert_eq!(within.records, 5);
+
+    let never = scan.opened(&grown(1 << 20), 0).await;
+    let Err(Unread::Failed(fault)) = never else {
+        panic!("{never:?}");
+    };
+    assert_eq!(fault.kind, Kind::Memory, "{fault}");
+    assert!(fault.cause.contains("raise it"), "{fault}");
+    drop(scan);
+    assert_eq!(budget.used_bytes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_lets_others_go_first() {
+    let broker = FakeBroker::start().await;
+    let (client, stretch) = (broker.client(), stretch(0, 10));
+    let scans = Scans::new(Budget::new(64 * MIB));
+    let mut reading = Vec::new();
+    for _ in 0..AT_A_TIME {
+        reading.push(scans.begin(&client, &stretch, PATIENCE).await);
+    }
+    let mut stuck = reading.pop().expect("there are some");
+    let other = async {
+        let other = scans.begin(&client, &stretch, PATIENCE).await;
+        assert!(other.turn.is_some());
+    };
+    let ((), ()) = tokio::join!(stuck.give_way(), other);
+    assert!(stuck.turn.is_some());
 }

@@ -30,6 +30,16 @@ impl Facts {
         (from < self.source_start).then_some((from, self.source_start))
     }
 
+    /// The count of gaps that goes with a checkpoint at `offset`.
+    pub(super) fn gaps_below(&self, offset: Offset) -> u64 {
+        let mut gaps = Gaps::default();
+        gaps.resume(Offset(0), self.gaps);
+        if let Some((from, to)) = self.gap() {
+            gaps.find(from, to);
+        }
+        gaps.at(offset)
+    }
+
     pub(super) fn line_producer(&self) -> Producer {
         counting(self.line.as_ref(), self.checkpoint, self.producer_id)
     }

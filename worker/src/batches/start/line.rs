@@ -65,7 +65,7 @@ impl Starter {
         };
         let (client, patience) = (&self.source.client, self.config.scan_timeout);
         let after = self
-            .scans
+            .counts
             .after(client, &stretch, from.skip_records, patience);
         let found = Box::pin(after).await?;
         found.ok_or_else(|| {
@@ -92,7 +92,7 @@ impl Starter {
                 to,
                 isolation: Isolation::Committed,
             };
-            let count = self.scans.count(&self.source.client, &stretch, patience);
+            let count = self.counts.count(&self.source.client, &stretch, patience);
             let counted = Box::pin(count).await?;
             match rewind.counted(counted) {
                 Some(Ok(from)) => return Ok(Some((from, rewind.count()))),
@@ -122,7 +122,7 @@ impl Starter {
         let mut tail = TailScan::new(producer, from);
         let looked = if from < end {
             let look = async {
-                let mut scan = self.scans.begin(client, &stretch, patience).await;
+                let mut scan = self.tails.begin(client, &stretch, patience).await;
                 while let Some((batch, _)) = scan.next().await? {
                     note(&mut tail, &batch);
                 }
