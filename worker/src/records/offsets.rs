@@ -24,6 +24,8 @@ const EARLIEST: i64 = -2;
 const LEADER_TIME_MIN: Duration = Duration::from_millis(500);
 /// Most time given to them: one that is there answers at once.
 const LEADER_TIME_MAX: Duration = Duration::from_secs(2);
+/// Brokers asked who leads in half of the time that there is.
+const METADATA_TRIES: u32 = 4;
 
 type Place = (TopicName, i32);
 type Answers = HashMap<Place, Result<i64, Code>>;
@@ -145,8 +147,7 @@ fn ask<C: ConsumerContext>(
         answer => return answer,
     }
     let mut by_leader: BTreeMap<i32, Vec<(Place, i64)>> = BTreeMap::new();
-    let left = end.saturating_duration_since(Instant::now());
-    let leaders = leaders(consumer, left)?;
+    let leaders = leaders(consumer, end)?;
     for (place, time) in times {
         if let Some(leader) = leaders.get(&(place.0.to_string(), place.1)) {
             by_leader.entry(*leader).or_default().push((place, time));
@@ -225,13 +226,23 @@ fn answers(list: &TopicPartitionList) -> Answers {
     found
 }
 
+/// The library asks any broker, perhaps a silent one, and another when it is asked again.
 fn leaders<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
-    deadline: Duration,
+    end: Instant,
 ) -> Result<HashMap<(String, i32), i32>, Code> {
-    let metadata = consumer
-        .fetch_metadata(None, deadline)
-        .map_err(|fault| fault.rdkafka_error_code().unwrap_or(Code::Fail))?;
+    let metadata = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let part = leader_time(left / 2, METADATA_TRIES).min(left);
+        let fault = match consumer.fetch_metadata(None, part) {
+            Ok(metadata) => break metadata,
+            Err(fault) => fault.rdkafka_error_code().unwrap_or(Code::Fail),
+        };
+        let is_silence = matches!(fault, Code::OperationTimedOut | Code::TimedOutQueue);
+        if part >= left || !is_silence {
+            return Err(fault);
+        }
+    };
     let mut found = HashMap::new();
     for topic in metadata.topics() {
         for partition in topic.partitions() {
