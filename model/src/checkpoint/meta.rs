@@ -9,7 +9,7 @@
 use std::{fmt, str::FromStr};
 
 use crate::{
-    exact::{CheckpointPlace, Count, Place, Producer, ProducerEpoch, ProducerId},
+    exact::{Checkpoint, CheckpointPlace, Count, Place, Producer, ProducerEpoch, ProducerId},
     ids::{Offset, OwnerEpoch, TopicName, WorkerId},
 };
 
@@ -117,6 +117,25 @@ impl CheckpointMeta {
             .counted
             .map(|counted| (counted.producer, counted.count, counted.target_end));
         CheckpointPlace { offset, counted }
+    }
+
+    /// Whether what was found committed at `offset` with this text is to stay, in place of `own`, which the owner
+    /// under `epoch` would save: another owner of the same line has saved it, further, and since this one `began`
+    /// from its checkpoint. What was there then says nothing: an owner that has gone back on purpose, since
+    /// the target has lost something, must not be held to it.
+    #[must_use]
+    pub fn covers(
+        &self,
+        offset: Offset,
+        epoch: OwnerEpoch,
+        began: Option<Offset>,
+        own: Checkpoint,
+    ) -> bool {
+        let is_same_line = self
+            .counted
+            .is_some_and(|counted| counted.producer == own.producer);
+        let is_new = began.is_none_or(|began| offset > began);
+        is_same_line && is_new && self.epoch != epoch && offset > own.place.offset
     }
 
     /// Reads the text of a commit; None when it is absent or another tool's.
@@ -275,6 +294,43 @@ mod tests {
             target_end: Offset(77),
         };
         meta(topic_id).with_counted(producer, place)
+    }
+
+    #[test]
+    fn another_owners_checkpoint_of_the_same_line_is_not_taken_back() {
+        let at = |offset: i64, line: i16| Checkpoint {
+            producer: Producer {
+                id: ProducerId(7),
+                epoch: ProducerEpoch(line),
+            },
+            place: Place {
+                offset: Offset(offset),
+                count: Count(offset.unsigned_abs()),
+                target_end: Offset(offset),
+            },
+        };
+        let saved = |epoch: u64, line: i16| {
+            let Checkpoint { producer, place } = at(300, line);
+            let meta = CheckpointMeta {
+                epoch: OwnerEpoch(epoch),
+                ..meta(None)
+            };
+            meta.with_counted(producer, place)
+        };
+        let covers = |meta: &CheckpointMeta, began: i64, own: Checkpoint| {
+            meta.covers(Offset(300), OwnerEpoch(5), Some(Offset(began)), own)
+        };
+        assert!(covers(&saved(4, 1), 200, at(299, 1)));
+        assert!(covers(&saved(6, 1), 200, at(299, 1)), "a successor's");
+        assert!(!covers(&saved(4, 1), 200, at(300, 1)), "own is as far");
+        assert!(!covers(&saved(5, 1), 200, at(299, 1)), "own, saved before");
+        assert!(!covers(&saved(4, 0), 200, at(299, 1)), "of another line");
+        assert!(!covers(&saved(4, 1), 300, at(299, 1)), "it has gone back");
+        let uncounted = CheckpointMeta {
+            counted: None,
+            ..saved(4, 1)
+        };
+        assert!(!covers(&uncounted, 200, at(299, 1)));
     }
 
     /// Stored in Kafka by released software: these texts are never changed.

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Result, ensure};
-use kreplicator_model::{exact::Reason, ids::OwnerEpoch};
+use anyhow::{Context as _, Result, ensure};
+use kreplicator_model::{checkpoint::CheckpointMeta, exact::Reason, ids::OwnerEpoch};
 use kreplicator_tests::{
     kafka::{KafkaCluster, KafkaOptions},
     skip::{Tier, skip},
@@ -13,10 +13,11 @@ use kreplicator_worker::engine::{Delivery, State, Stopped, TaskSpec, Weakness};
 
 use crate::{
     bench::{
-        Rec, caught_up, context, faulted, fill, quick, read, spec, status_where, topic_pair, values,
+        GROUP, Rec, caught_up, context, faulted, fill, quick, read, spec, status_where, topic_pair,
+        values,
     },
     engine::{engine_with, lines},
-    suite::positions::commit,
+    suite::positions::{commit, commit_as},
 };
 
 fn owned(topic: &str, epoch: u64) -> TaskSpec {
@@ -135,5 +136,59 @@ async fn a_target_topic_that_was_made_anew_before_anything_was_delivered_is_told
     let parts = ["the target topic is another than the one copied to"];
     faulted(task.as_ref(), &parts).await?;
     ensure!(read(&cluster, "copy.orders", 0).await?.is_empty());
+    Ok(())
+}
+
+/// As in a move without a pause, where the former owner saves once more when it ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_owner_has_saved_further_is_not_taken_back() -> Result<()> {
+    if skip(Tier::Component) {
+        return Ok(());
+    }
+    const SOON: Duration = Duration::from_secs(20);
+    let cluster = KafkaCluster::start(KafkaOptions::single("covered")).await?;
+    topic_pair(&cluster, "orders", 2, &[]).await?;
+    let (engine, _kill) = engine_with("worker-1", quick(), lines());
+    let [task, beside] = [0, 1].map(|partition| {
+        let task = TaskSpec {
+            epoch: OwnerEpoch(5),
+            ..spec("orders", partition)
+        };
+        engine.start(task, context(&cluster))
+    });
+    let lanes = [0, 1].map(|partition| ("orders".to_owned(), partition));
+    let saved = async |partition: usize, offset: i64| {
+        wait::until("the checkpoint", SOON, async || {
+            let saved = cluster.committed(GROUP, &lanes).await?;
+            let saved = saved.get(&lanes[partition]).cloned();
+            Ok(saved.filter(|(at, _)| *at == offset))
+        })
+        .await
+    };
+    fill(&cluster, "orders", 0, &numbered(300))?;
+    let (_, own) = saved(0, 300).await?;
+    let mut other = CheckpointMeta::parse(&own)?.context("it is ours")?;
+    other.epoch = OwnerEpoch(4);
+    let other = other.to_string();
+
+    // What is behind it is not saved, when that of another task is.
+    commit_as(&cluster, "orders", 0, 350, &other)?;
+    fill(&cluster, "orders", 0, &numbered(20))?;
+    caught_up(task.as_ref(), 320).await?;
+    fill(&cluster, "orders", 1, &numbered(20))?;
+    saved(1, 20).await?;
+    ensure!(saved(0, 350).await?.1 == other);
+    // What is beyond it is.
+    fill(&cluster, "orders", 0, &numbered(80))?;
+    saved(0, 400).await?;
+
+    commit_as(&cluster, "orders", 0, 450, &other)?;
+    fill(&cluster, "orders", 0, &numbered(20))?;
+    caught_up(task.as_ref(), 420).await?;
+    for task in [task, beside] {
+        let stopped = task.stop(Duration::from_secs(10)).await;
+        ensure!(stopped == Stopped::Clean, "{stopped:?}");
+    }
+    ensure!(saved(0, 450).await?.1 == other);
     Ok(())
 }

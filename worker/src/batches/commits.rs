@@ -2,9 +2,9 @@
 //! brokers forget old commits (C007).
 //!
 //! What is saved is true whoever saves it and however late: it says how far *this* line was delivered, and
-//! a stale save costs some reading. Still, what another owner has saved is not taken back ([`covered`]), and once the worker's lease may be over, only what has just moved is
-//! saved, and only of tasks that go on without it: so the lag that tools show does not go back, as it would
-//! by what a worker saves that was frozen.
+//! a stale save costs some reading. Still, what another owner has saved is not taken back ([`covered`]), and
+//! once the worker's lease may be over, only what has just moved is saved, and only of tasks that go on
+//! without it: so the lag that tools show does not go back, as it would by what a worker saves that was frozen.
 
 mod covered;
 mod last;

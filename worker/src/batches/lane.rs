@@ -149,6 +149,7 @@ struct State {
     records: u64,
     bytes: u64,
     gaps: Gaps,
+    /// The checkpoint that the task went on from last.
     began_from: Option<Offset>,
 }
 

@@ -206,11 +206,16 @@ impl Scan<'_> {
         self.turn = self.scans.turns.acquire().await.ok();
     }
 
+    /// Bytes to ask for.
+    fn bytes_max(&self) -> i32 {
+        let bytes = usize::try_from(self.part.bytes().min(BYTES_MAX)).unwrap_or(usize::MAX);
+        i32::try_from(bytes.max(self.bytes_needed)).unwrap_or(i32::MAX)
+    }
+
     /// None: no answer came within a turn.
     async fn ask(&self) -> Result<Option<Answer>, Unread> {
-        let bytes = usize::try_from(self.part.bytes().min(BYTES_MAX)).unwrap_or(usize::MAX);
         let settings = Settings {
-            bytes_max: i32::try_from(bytes.max(self.bytes_needed)).unwrap_or(i32::MAX),
+            bytes_max: self.bytes_max(),
             isolation: self.stretch.isolation,
             ..Settings::default()
         };

@@ -61,6 +61,16 @@ pub(crate) fn commit(
     partition: i32,
     offset: i64,
 ) -> Result<()> {
+    commit_as(cluster, topic, partition, offset, "")
+}
+
+pub(crate) fn commit_as(
+    cluster: &KafkaCluster,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+    metadata: &str,
+) -> Result<()> {
     use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
     let mut config = cluster.client_config();
     config
@@ -68,7 +78,9 @@ pub(crate) fn commit(
         .set("enable.auto.commit", "false");
     let consumer: BaseConsumer = config.create()?;
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, partition, rdkafka::Offset::Offset(offset))?;
+    let mut element = list.add_partition(topic, partition);
+    element.set_offset(rdkafka::Offset::Offset(offset))?;
+    element.set_metadata(metadata);
     Ok(consumer.commit(&list, CommitMode::Sync)?)
 }
 

@@ -4,9 +4,12 @@ use kreplicator_batch::{Compression, TimestampType};
 use proptest::prelude::*;
 
 use super::*;
-use crate::batches::{
-    rewriter::{self, COPIES},
-    testkit,
+use crate::{
+    batches::{
+        rewriter::{self, COPIES},
+        testkit,
+    },
+    budget::{Grant, Share},
 };
 
 /// Has to be opened.
@@ -215,17 +218,23 @@ fn c107_a_batch_that_unfolds_to_more_than_the_budget_can_hold_is_a_fault_that_na
     assert_eq!(rig.budget.used_bytes(), 0);
 }
 
-/// Memory that others use is waited for.
-#[test]
-fn c036_a_batch_waits_for_memory_without_holding_any() {
+/// A lane, and others that have all memory there is.
+fn crowded() -> (Rig, Vec<Share>) {
     let rig = Rig::running(RigMade {
         budget_bytes: 16 << 10,
         ..RigMade::default()
     });
     let mut others: Vec<_> = (0..2).map(|_| rig.budget.share()).collect();
     for other in &mut others {
-        while other.take(64) == crate::budget::Grant::Granted {}
+        while other.take(64) == Grant::Granted {}
     }
+    (rig, others)
+}
+
+/// Memory that others use is waited for.
+#[test]
+fn c036_a_batch_waits_for_memory_without_holding_any() {
+    let (rig, others) = crowded();
     let before = rig.budget.used_bytes();
     let large = Made::dense(0, 1).append_time().values_of(200);
     rig.fetch(&[large.compressed(Compression::Lz4).batch()]);
@@ -238,14 +247,7 @@ fn c036_a_batch_waits_for_memory_without_holding_any() {
 
 #[tokio::test(start_paused = true)]
 async fn c036_waiting_for_memory_that_others_hold_is_told_until_it_comes() {
-    let rig = Rig::running(RigMade {
-        budget_bytes: 16 << 10,
-        ..RigMade::default()
-    });
-    let mut others: Vec<_> = (0..2).map(|_| rig.budget.share()).collect();
-    for other in &mut others {
-        while other.take(64) == crate::budget::Grant::Granted {}
-    }
+    let (rig, others) = crowded();
     let large = Made::dense(0, 1).append_time().values_of(200);
     rig.fetch(&[large.compressed(Compression::Lz4).batch()]);
     let told = |rig: &Rig| {
