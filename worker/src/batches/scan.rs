@@ -3,7 +3,7 @@
 //! Many tasks may have to at the same time, such as all of a dead worker's on a target too old to say what it
 //! has. So those of one end of a link take turns, and what they hold is within the byte budget (C107): an answer
 //! is as large as a fetcher's part allows, and what has to be opened is opened elsewhere, with memory taken for it.
-//! Who waits for a broker or for memory lets others go first.
+//! Who waits for a broker lets others go first, and holds nothing meanwhile.
 
 mod counted;
 
@@ -106,21 +106,32 @@ impl Scans {
         stretch: &'a Stretch,
         patience: Duration,
     ) -> Scan<'a> {
-        // It is never closed.
-        let turn = self.turns.acquire().await.ok();
         Scan {
             client,
             stretch,
             patience,
             position: stretch.from,
             bytes_needed: 0,
+            turn: Some(self.turn().await),
             deadline: Instant::now() + patience,
             answer: None,
             scans: self,
-            part: self.budget.fetcher(),
-            turn,
         }
     }
+
+    async fn turn(&self) -> Turn<'_> {
+        Turn {
+            // It is never closed.
+            _permit: self.turns.acquire().await.ok(),
+            part: self.budget.fetcher(),
+        }
+    }
+}
+
+/// Memory for an answer, and leave to use it.
+struct Turn<'a> {
+    _permit: Option<SemaphorePermit<'a>>,
+    part: FetcherPart,
 }
 
 /// A stretch that is being read, batch by batch.
@@ -135,8 +146,8 @@ pub(super) struct Scan<'a> {
     deadline: Instant,
     answer: Option<Answer>,
     scans: &'a Scans,
-    part: FetcherPart,
-    turn: Option<SemaphorePermit<'a>>,
+    /// None: others go first.
+    turn: Option<Turn<'a>>,
 }
 
 /// An answer as far as it was not looked at.
@@ -199,16 +210,17 @@ impl Scan<'_> {
         Ok(None)
     }
 
-    /// Lets others go first, for a moment at least.
+    /// Lets others go first, for a moment at least. No answer is held.
     async fn give_way(&mut self) {
         self.turn = None;
         sleep(PAUSE).await;
-        self.turn = self.scans.turns.acquire().await.ok();
+        self.turn = Some(self.scans.turn().await);
     }
 
     /// Bytes to ask for.
     fn bytes_max(&self) -> i32 {
-        let bytes = usize::try_from(self.part.bytes().min(BYTES_MAX)).unwrap_or(usize::MAX);
+        let part = self.turn.as_ref().map_or(0, |turn| turn.part.bytes());
+        let bytes = usize::try_from(part.min(BYTES_MAX)).unwrap_or(usize::MAX);
         i32::try_from(bytes.max(self.bytes_needed)).unwrap_or(i32::MAX)
     }
 

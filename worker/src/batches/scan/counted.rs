@@ -6,9 +6,9 @@ use kreplicator_batch::{Batch, Compression, aborted::Verdict, records::Unpacked}
 use kreplicator_kafka::blocking::blocking;
 use kreplicator_model::ids::Offset;
 use kreplicator_wire::cluster::ClusterClient;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use super::{Scan, Scans, Stretch, Unread};
+use super::{PAUSE, Scan, Scans, Stretch, Unread};
 use crate::{
     batches::intake::{PLAIN_BYTES_MAX, UNFOLDS, UNFOLDS_FURTHER, is_too_large},
     budget::{Budget, Grant, Loan},
@@ -91,7 +91,7 @@ impl Scan<'_> {
     }
 
     /// The same of a batch that has to be opened.
-    async fn opened(&mut self, batch: &Batch, number: u64) -> Result<Within, Unread> {
+    async fn opened(&self, batch: &Batch, number: u64) -> Result<Within, Unread> {
         let deadline = Instant::now() + self.patience;
         let bytes = batch.size_bytes() as u64;
         let is_plain = batch.header().attributes.compression() == Compression::None;
@@ -123,7 +123,8 @@ impl Scan<'_> {
         }
     }
 
-    async fn memory(&mut self, bytes: u64, deadline: Instant) -> Result<Loan, Unread> {
+    /// Memory to open a batch with. The turn is kept meanwhile: an answer is held.
+    async fn memory(&self, bytes: u64, deadline: Instant) -> Result<Loan, Unread> {
         loop {
             // Only while it is asked: a share that waits would make those of the tasks smaller.
             let budget = &self.scans.budget;
@@ -135,7 +136,7 @@ impl Scan<'_> {
                 Grant::Never => return Err(no_room(budget, bytes).into()),
             }
             drop(share);
-            self.give_way().await;
+            sleep(PAUSE).await;
         }
     }
 }

@@ -2,7 +2,6 @@ use futures::FutureExt as _;
 use kreplicator_batch::TimestampType;
 use kreplicator_model::ids::{Partition, TopicName};
 use kreplicator_wire::{cluster::offsets::Isolation, topic::TopicPartition};
-use tokio::time::sleep;
 
 use super::*;
 use crate::batches::{
@@ -73,7 +72,7 @@ async fn c107_what_has_to_be_opened_waits_for_memory_and_names_the_budget_when_t
     let broker = FakeBroker::start().await;
     let (client, stretch) = (broker.client(), stretch(12, 14));
     let scans = Scans::new(Arc::clone(&budget));
-    let mut scan = scans.begin(&client, &stretch, PATIENCE).await;
+    let scan = scans.begin(&client, &stretch, PATIENCE).await;
     let deadline = || Instant::now() + PATIENCE;
 
     let never = scan
@@ -94,6 +93,8 @@ async fn c107_what_has_to_be_opened_waits_for_memory_and_names_the_budget_when_t
 
     let (opened, ()) = tokio::join!(scan.memory(most, deadline()), async {
         sleep(PATIENCE / 2).await;
+        // Its answer is still there.
+        assert_eq!(scans.turns.available_permits(), AT_A_TIME - 1);
         drop(other);
     });
     let loan = opened.expect("there is room by now");
@@ -109,7 +110,7 @@ async fn a_batch_that_unfolds_further_than_expected_is_opened_with_more_memory()
     let broker = FakeBroker::start().await;
     let (client, stretch) = (broker.client(), stretch(10, 11));
     let scans = Scans::new(Arc::clone(&budget));
-    let mut scan = scans.begin(&client, &stretch, PATIENCE).await;
+    let scan = scans.begin(&client, &stretch, PATIENCE).await;
     let batch = inflating(10, 400_000, TimestampType::CreateTime);
     assert!((batch.size_bytes() as u64) * UNFOLDS < 400_000);
     let within = scan.opened(&batch, 1).await.expect("sound");
@@ -125,7 +126,7 @@ async fn c107_a_batch_is_opened_with_what_the_budget_has_before_more_is_called_f
     let broker = FakeBroker::start().await;
     let (client, stretch) = (broker.client(), stretch(0, 5));
     let scans = Scans::new(Arc::clone(&budget));
-    let mut scan = scans.begin(&client, &stretch, PATIENCE).await;
+    let scan = scans.begin(&client, &stretch, PATIENCE).await;
     let poor = Made::dense(0, 10).values_of(1_000);
     let poor = poor.compressed(Compression::Lz4).batch();
     let grown = |bytes| inflating(0, bytes, TimestampType::CreateTime);
@@ -156,7 +157,9 @@ async fn who_waits_lets_others_go_first() {
     let mut stuck = reading.pop().expect("there are some");
     let other = async {
         let other = scans.begin(&client, &stretch, PATIENCE).await;
-        assert!(other.turn.is_some());
+        // One that lets others go first has no part of what all have.
+        let turn = other.turn.as_ref().expect("it is its turn");
+        assert_eq!(turn.part.bytes(), 4 * MIB);
     };
     let ((), ()) = tokio::join!(stuck.give_way(), other);
     assert!(stuck.turn.is_some());
