@@ -6,6 +6,7 @@
 
 mod busy;
 mod handle;
+mod pace;
 mod room;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -21,7 +22,7 @@ use kreplicator_wire::{
 };
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 use tracing::debug;
 
@@ -76,6 +77,8 @@ pub(super) struct Fetcher {
     paused: usize,
     busy: Busy,
     grown_at: Instant,
+    /// The broker is not asked before.
+    ask_at: Instant,
     failures: u32,
     /// Trouble of lanes is over with the next answer, which says nothing of those without news.
     clears_trouble: bool,
@@ -124,6 +127,7 @@ impl Fetcher {
             paused: 0,
             busy: Busy::new(Instant::now()),
             grown_at: Instant::now(),
+            ask_at: Instant::now(),
             failures: 0,
             clears_trouble: false,
         };
@@ -146,6 +150,9 @@ impl Fetcher {
             if self.orders.is_closed() && self.orders.is_empty() {
                 return;
             }
+            if self.rests().await {
+                continue;
+            }
             let Some(room) = self.room.for_an_answer() else {
                 // Lanes that free memory also call back, so a lost wake-up costs no more than this.
                 drop(timeout(WAIT_BUSY, self.room.freed.notified()).await);
@@ -156,7 +163,7 @@ impl Fetcher {
                 Ok(answer) => {
                     self.failures = 0;
                     self.note_heard();
-                    self.hand_out(answer);
+                    self.take(answer, asked_at);
                     if std::mem::take(&mut self.clears_trouble) {
                         for reading in self.lanes.values() {
                             reading.lane.source_answers();
@@ -169,6 +176,17 @@ impl Fetcher {
                 }
             }
         }
+    }
+
+    /// Waits for the next order or until the broker may be asked again; false: it may.
+    async fn rests(&mut self) -> bool {
+        if Instant::now() >= self.ask_at {
+            return false;
+        }
+        if let Ok(Some(order)) = timeout_at(self.ask_at, self.orders.recv()).await {
+            self.obey(order);
+        }
+        true
     }
 
     /// What is to be done while nothing is read; None: it is over. What came meanwhile is looked for
@@ -305,8 +323,15 @@ impl Fetcher {
         }
     }
 
-    fn hand_out(&mut self, answer: Answer) {
-        let whole: usize = answer.partitions.iter().map(|one| one.records.len()).sum();
+    /// Hands an answer out, and sees how soon the next may be asked for.
+    fn take(&mut self, answer: Answer, asked_at: Instant) {
+        let partitions = self.session.len();
+        let bytes = answer.partitions.iter().map(|one| one.records.len()).sum();
+        self.hand_out(answer, bytes);
+        self.ask_at = pace::ask_again_at(asked_at, partitions, bytes);
+    }
+
+    fn hand_out(&mut self, answer: Answer, whole: usize) {
         for mut fetched in answer.partitions {
             let at = fetched.partition.clone();
             let Some(reading) = self.lanes.get(&at) else {

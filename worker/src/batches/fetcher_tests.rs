@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use kreplicator_model::{ids::ClusterId, spec};
+use kreplicator_model::{
+    ids::{ClusterId, Partition},
+    spec,
+};
 use kreplicator_wire::settings::{NoSecrets, Settings as WireSettings};
 use tokio_util::task::TaskTracker;
 
@@ -180,9 +183,8 @@ async fn a_nearer_replica_is_read_and_after_it_failed_the_leader_without_a_loop(
     fetcher.obey(Order::Read(Arc::clone(&rig.lane), Place::default()));
     assert_eq!(way(&rig), (BrokerId(1), true, false));
 
-    fetcher.hand_out(answer(&rig, |fetched| {
-        fetched.preferred_replica = Some(OTHER)
-    }));
+    let refusal = answer(&rig, |fetched| fetched.preferred_replica = Some(OTHER));
+    fetcher.take(refusal, Instant::now());
     assert!(lost.try_recv().is_ok());
     assert!(fetcher.lanes.is_empty());
     assert_eq!(way(&rig), (OTHER, false, true));
@@ -193,9 +195,8 @@ async fn a_nearer_replica_is_read_and_after_it_failed_the_leader_without_a_loop(
         ..Place::default()
     };
     fetcher.obey(Order::Read(Arc::clone(&rig.lane), follower));
-    fetcher.hand_out(answer(&rig, |fetched| {
-        fetched.code = Code::OFFSET_OUT_OF_RANGE
-    }));
+    let refusal = answer(&rig, |fetched| fetched.code = Code::OFFSET_OUT_OF_RANGE);
+    fetcher.take(refusal, Instant::now());
     assert!(lost.try_recv().is_ok());
     assert!(rig.events().is_empty(), "a follower that lags is no gap");
     assert_eq!(way(&rig), (BrokerId(1), false, false));
@@ -204,9 +205,8 @@ async fn a_nearer_replica_is_read_and_after_it_failed_the_leader_without_a_loop(
     let mut pauses = Vec::new();
     for _ in 0..3 {
         fetcher.obey(Order::Read(Arc::clone(&rig.lane), Place::default()));
-        fetcher.hand_out(answer(&rig, |fetched| {
-            fetched.preferred_replica = Some(OTHER)
-        }));
+        let refusal = answer(&rig, |fetched| fetched.preferred_replica = Some(OTHER));
+        fetcher.take(refusal, Instant::now());
         assert!(lost.try_recv().is_ok());
         pauses.push(rig.lane.pause(1.0));
     }
@@ -227,7 +227,10 @@ async fn a_follower_whose_log_ends_early_or_that_is_away_is_left_for_the_leader(
                 epoch: 3,
                 end: kreplicator_model::ids::Offset(2),
             };
-            fetcher.hand_out(answer(rig, |fetched| fetched.diverging = Some(end)));
+            fetcher.take(
+                answer(rig, |fetched| fetched.diverging = Some(end)),
+                Instant::now(),
+            );
         },
         |fetcher: &mut Fetcher, _: &Rig| {
             let fault = Error::Disconnected {
@@ -255,9 +258,8 @@ async fn a_partition_that_is_refused_again_and_again_is_shown_with_growing_pause
     let mut pauses = Vec::new();
     for time in 1..=4 {
         fetcher.obey(Order::Read(Arc::clone(&rig.lane), Place::default()));
-        fetcher.hand_out(answer(&rig, |fetched| {
-            fetched.code = Code::KAFKA_STORAGE_ERROR
-        }));
+        let refusal = answer(&rig, |fetched| fetched.code = Code::KAFKA_STORAGE_ERROR);
+        fetcher.take(refusal, Instant::now());
         // The next answer of its broker says nothing of it.
         rig.lane.source_answers();
         let is_shown = cause(&rig).contains("KAFKA_STORAGE_ERROR");
@@ -346,11 +348,45 @@ async fn a_leader_whose_log_has_parted_from_what_was_read_is_no_plain_restart() 
     fetcher.obey(Order::Read(Arc::clone(&rig.lane), Place::default()));
     let end = kreplicator_model::ids::Offset(2);
     let parted = kreplicator_wire::fetch::EpochEnd { epoch: 3, end };
-    fetcher.hand_out(answer(&rig, |fetched| fetched.diverging = Some(parted)));
+    fetcher.take(
+        answer(&rig, |fetched| fetched.diverging = Some(parted)),
+        Instant::now(),
+    );
     assert!(lost.try_recv().is_err());
     let truncated = Fault::truncated(kreplicator_model::ids::Offset(5), end);
     assert_eq!(
         rig.events(),
         [crate::batches::lane::Event::Failed(truncated)]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_answer_that_brought_little_a_broker_with_many_partitions_is_given_a_rest() {
+    let rig = Rig::new();
+    rig.open_at(0);
+    let (mut fetcher, handle, _homeless, _lost) = fetcher();
+    fetcher.obey(Order::Read(Arc::clone(&rig.lane), Place::default()));
+    let position = fetcher.session.position(&rig.lane.source).expect("read");
+    for partition in 1_000..1_999 {
+        let mut quiet = rig.lane.source.clone();
+        quiet.partition = Partition(partition);
+        fetcher.session.update(quiet, None, position);
+    }
+    let asked_at = Instant::now();
+    fetcher.take(answer(&rig, |_| ()), asked_at);
+    assert!(handle.resume(&rig.lane));
+    assert!(fetcher.rests().await);
+    assert_eq!(
+        asked_at.elapsed(),
+        Duration::ZERO,
+        "who wants something is heard"
+    );
+    assert!(fetcher.rests().await);
+    assert_eq!(asked_at.elapsed(), Duration::from_millis(40));
+    assert!(!fetcher.rests().await);
+
+    let asked_at = Instant::now();
+    let much = Bytes::from(vec![0; 64 << 10]);
+    fetcher.take(answer(&rig, |fetched| fetched.records = much), asked_at);
+    assert!(!fetcher.rests().await, "more may wait behind it");
 }
