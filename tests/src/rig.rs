@@ -243,7 +243,14 @@ impl Rig {
             .filter(|(lane, pause)| pause.length > allowed.get(lane).copied().unwrap_or(NOISE))
             .map(|((topic, partition), pause)| {
                 let at = pause.from - window.start;
-                format!("{topic}/{partition}: {:.2?} at {at:.1?}", pause.length)
+                let lane = (topic.clone(), *partition);
+                let around = pause.from..pause.from + pause.length * 2;
+                let latency = self.tail.latency(&lane, &around).quantile(1_000);
+                let late = latency.unwrap_or_default();
+                format!(
+                    "{topic}/{partition}: {:.2?} at {at:.1?}, then {late:.2?} late",
+                    pause.length
+                )
             })
             .collect();
         ensure!(
