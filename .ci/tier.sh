@@ -16,4 +16,9 @@ passed=$(sed -nE 's/^test result: .* ([0-9]+) passed.*/\1/p' "$log" | awk '{n +=
 failed=$(sed -nE 's/^test result: .* ([0-9]+) failed.*/\1/p' "$log" | awk '{n += $1} END {print n + 0}')
 skipped=$(grep -c '^skipped: ' "$log")
 printf '%s\t%s\t%s\t%s\t%s\n' "$name" "$passed" "$failed" "$skipped" "$((SECONDS - started))" >"$results/$name.tsv"
+if [ "$failed" -gt 0 ]; then
+  # Again at the end: between a test's name and its message are the logs of all that it had started.
+  echo "$name: what failed and why"
+  grep -a -A 2 "^thread '.* panicked at" "$log" | cut -c 1-1000
+fi
 exit "$status"
