@@ -78,9 +78,8 @@ impl Starter {
         let mut lines_written = 0;
         let mut begun = None;
         let mut uncommitted_since = None;
-        let mut is_compacted = None;
         while lines_written < LINE_ATTEMPTS_MAX {
-            let mut facts = self.facts(lane, &mut is_compacted).await?;
+            let mut facts = self.facts(lane).await?;
             self.check(&facts)?;
             let decide = |facts: &Facts| {
                 take_over(&TakeOverInput {
@@ -156,8 +155,7 @@ impl Starter {
         ))
     }
 
-    /// Reads what a start is decided by. Settings of a topic are dear to a broker: they are asked for once.
-    async fn facts(&self, lane: &Lane, is_compacted: &mut Option<bool>) -> Result<Facts, Fault> {
+    async fn facts(&self, lane: &Lane) -> Result<Facts, Fault> {
         let deadline = Instant::now() + self.config.call_timeout;
         let source = |error: Error| ends::fault(Kind::Source, &self.source.client, &error);
         let target = |error: Error| ends::fault(Kind::Target, &self.target.client, &error);
@@ -205,13 +203,11 @@ impl Starter {
             .committed_range(&lane.source)
             .await
             .map_err(source)?;
-        let is_compacted = match *is_compacted {
-            Some(known) => known,
-            None => {
-                let told = self.source.is_compacted(&lane.source.topic).await;
-                *is_compacted.insert(told.map_err(source)?)
-            }
-        };
+        let is_compacted = self
+            .source
+            .is_compacted(&lane.source.topic)
+            .await
+            .map_err(source)?;
         let first_offset = self
             .first_offset(lane, source_start, source_end)
             .await
