@@ -327,8 +327,14 @@ impl Fetcher {
     fn take(&mut self, answer: Answer, asked_at: Instant) {
         let partitions = self.session.len();
         let bytes = answer.partitions.iter().map(|one| one.records.len()).sum();
+        let is_full = |one: &Fetched| {
+            let position = self.session.position(&one.partition);
+            position.is_some_and(|asked| pace::may_have_more(one.records.len(), asked.bytes_max))
+        };
+        let may_have_more = pace::may_have_more(bytes, self.settings.bytes_max)
+            || answer.partitions.iter().any(is_full);
         self.hand_out(answer, bytes);
-        self.ask_at = pace::ask_again_at(asked_at, partitions, bytes);
+        self.ask_at = pace::ask_again_at(asked_at, partitions, bytes, may_have_more);
     }
 
     fn hand_out(&mut self, answer: Answer, whole: usize) {

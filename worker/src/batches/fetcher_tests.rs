@@ -385,6 +385,24 @@ async fn after_an_answer_that_brought_little_a_broker_with_many_partitions_is_gi
     assert_eq!(asked_at.elapsed(), Duration::from_millis(40));
     assert!(!fetcher.rests().await);
 
+    // Also where memory allows no more: it would lag behind for ever.
+    let mut poor = rig.lane.source.clone();
+    poor.partition = Partition(1_000);
+    let least = Position {
+        bytes_max: 2 << 10,
+        ..position
+    };
+    fetcher.session.update(poor.clone(), None, least);
+    for (bytes, rests) in [(1_000, true), (1 << 10, false)] {
+        let told = answer(&rig, |fetched| {
+            fetched.partition = poor.clone();
+            fetched.records = Bytes::from(vec![0; bytes]);
+        });
+        fetcher.take(told, Instant::now());
+        assert_eq!(fetcher.rests().await, rests, "{bytes}");
+        sleep(Duration::from_secs(1)).await;
+    }
+
     let asked_at = Instant::now();
     let much = Bytes::from(vec![0; 64 << 10]);
     fetcher.take(answer(&rig, |fetched| fetched.records = much), asked_at);
