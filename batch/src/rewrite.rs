@@ -98,37 +98,11 @@ pub fn keep(
     options: &Options,
     mut keep: impl FnMut(&Record<'_>) -> bool,
 ) -> Result<Option<Batch>, Error> {
-    rebuild(batch, options, |record| keep(&record).then_some(record))
-}
-
-/// The batch with every record's timestamp as `retime` gives it; `None` if it has no records.
-///
-/// # Errors
-/// As [`keep()`].
-pub fn retime(
-    batch: &Batch,
-    options: &Options,
-    mut retime: impl FnMut(&Record<'_>) -> i64,
-) -> Result<Option<Batch>, Error> {
-    rebuild(batch, options, |record| {
-        let timestamp = retime(&record);
-        Some(Record {
-            timestamp,
-            ..record
-        })
-    })
-}
-
-/// The batch with what `change` makes of every record, `None`: nothing; `None` if no records are left.
-fn rebuild(
-    batch: &Batch,
-    options: &Options,
-    mut change: impl for<'a> FnMut(Record<'a>) -> Option<Record<'a>>,
-) -> Result<Option<Batch>, Error> {
     let unpacked = options.open(batch)?;
     let mut builder = options.builder(batch.header().attributes.compression(), usize::MAX);
     for record in unpacked.records() {
-        if let Some(record) = change(record?) {
+        let record = record?;
+        if keep(&record) {
             add(&mut builder, &record)?;
         }
     }

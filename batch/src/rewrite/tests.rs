@@ -318,17 +318,6 @@ fn c023_append_time_becomes_the_records_own_time_or_is_left_behind() {
 }
 
 #[test]
-fn c022_timestamps_can_be_clamped() {
-    let source = batch_of(Compression::Gzip, &texts(0, &["a", "b", "c"]));
-    let clamped = retime(&source, &options(), |record| record.timestamp.max(1001)).unwrap();
-    let times: Vec<i64> = read(&clamped.unwrap())
-        .iter()
-        .map(|record| record.timestamp)
-        .collect();
-    assert_eq!(times, [1001, 1001, 1002]);
-}
-
-#[test]
 fn old_messages_become_a_batch() {
     let plain = |offset: i64, value: &[u8]| {
         let mut checked = vec![1, 0];
