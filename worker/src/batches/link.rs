@@ -292,8 +292,54 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
+    use kreplicator_model::ids::WorkerId;
+    use tokio::time::{sleep, timeout};
+
     use super::*;
-    use crate::batches::testkit::Rig;
+    use crate::batches::{
+        fetcher::tests::Told,
+        testkit::{FakeBroker, Rig},
+    };
+
+    const STALL_AFTER: Duration = Duration::from_millis(300);
+
+    /// What read for it has lost it, and its broker answers about others: nothing else would ever tell.
+    #[tokio::test]
+    async fn c102_a_reader_that_stands_still_is_opened_again() {
+        let rig = Rig::running(crate::batches::testkit::RigMade::default());
+        let broker = FakeBroker::start().await;
+        let spawner = Spawner::default();
+        let reader = Source::new(broker.client(), 1, None, Arc::clone(&rig.budget), spawner);
+        let config = BatchConfig {
+            inspection_interval: Duration::from_millis(20),
+            stall_after: STALL_AFTER,
+            ..BatchConfig::new(WorkerId::new("w").expect("legal"))
+        };
+        let lanes = Lanes::default();
+        lanes.add(&rig.lane);
+        let source = Questions::new(broker.client(), Duration::from_secs(5));
+        let looking = lanes.keep_looking(source, reader, config);
+        let is_taken = |rig: &Rig| {
+            rig.with_fetcher(|fetcher| fetcher.told())
+                .contains(&Told::Stop)
+        };
+        let watching = async {
+            // Far longer than it may stand still: there is nothing to read.
+            sleep(STALL_AFTER * 3).await;
+            assert!(!is_taken(&rig), "it is at the end");
+            broker.write(0, 3);
+            let written_at = Instant::now();
+            while !is_taken(&rig) {
+                sleep(Duration::from_millis(10)).await;
+            }
+            println!("taken away after {:?}", written_at.elapsed());
+            assert_eq!(rig.lane.status().cause, "");
+        };
+        tokio::select! {
+            () = looking => panic!("it looks for ever"),
+            watched = timeout(Duration::from_secs(30), watching) => watched.expect("opened again"),
+        }
+    }
 
     #[test]
     fn c102_a_reader_whose_broker_was_never_heard_is_opened_again_too() {

@@ -1,4 +1,4 @@
-//! A target broker on real sockets: it answers the requests of a connection one after the other, as brokers do,
+//! A broker on real sockets, of a target for the most part: it answers the requests of a connection one after the other, as brokers do,
 //! and acknowledges a partition only while its replicas keep up.
 
 use std::{
@@ -10,10 +10,14 @@ use std::{
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use kafka_protocol::{
     messages::{
-        ApiKey, ApiVersionsResponse, BrokerId as WireBroker, MetadataResponse, ProduceRequest,
-        ProduceResponse, RequestHeader,
+        ApiKey, ApiVersionsResponse, BrokerId as WireBroker, ListOffsetsRequest,
+        ListOffsetsResponse, MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse,
+        RequestHeader,
         api_versions_response::ApiVersion,
-        metadata_response::MetadataResponseBroker,
+        list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse},
+        metadata_response::{
+            MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+        },
         produce_response::{PartitionProduceResponse, TopicProduceResponse},
     },
     protocol::{Decodable as _, Encodable, StrBytes},
@@ -38,11 +42,15 @@ use tokio_util::task::TaskTracker;
 use super::{BASE_TIME, PRODUCER};
 
 /// Newest versions that are spoken, none of them with tags.
-const SPEAKS: [(ApiKey, i16); 3] = [
+const SPEAKS: [(ApiKey, i16); 4] = [
     (ApiKey::ApiVersions, 2),
+    (ApiKey::ListOffsets, 5),
     (ApiKey::Metadata, 7),
     (ApiKey::Produce, 8),
 ];
+
+/// Asks for the beginning of a log.
+const EARLIEST: i64 = -2;
 
 /// A running broker; it ends when dropped.
 pub(in crate::batches) struct FakeBroker {
@@ -156,6 +164,13 @@ impl FakeBroker {
             .send_replace(partitions.into_iter().collect());
     }
 
+    /// Puts records into a partition.
+    pub(in crate::batches) fn write(&self, partition: i32, records: i64) {
+        let mut book = self.inner.book();
+        let log = book.logs.entry(partition).or_default();
+        log.batches.push((log.end(), log.end() + records));
+    }
+
     /// Records that all replicas of a partition have.
     pub(in crate::batches) fn committed(&self, partition: i32) -> i64 {
         self.inner.commit(partition)
@@ -264,7 +279,14 @@ impl Inner {
             reply.put_i32(header.expect("a header").correlation_id);
             let answer = match api {
                 ApiKey::ApiVersions => versions(version),
-                ApiKey::Metadata => self.metadata(version),
+                ApiKey::Metadata => {
+                    let request = MetadataRequest::decode(&mut frame, version).expect("a request");
+                    self.metadata(request, version)
+                }
+                ApiKey::ListOffsets => {
+                    let request = ListOffsetsRequest::decode(&mut frame, version);
+                    body(&self.offsets(request.expect("a request")), version)
+                }
                 ApiKey::Produce => {
                     if self.book().connections_to_cut.remove(&number) {
                         return Ok(());
@@ -282,15 +304,41 @@ impl Inner {
         }
     }
 
-    fn metadata(&self, version: i16) -> Bytes {
+    /// Each topic asked for has one partition, which this broker leads.
+    fn metadata(&self, request: MetadataRequest, version: i16) -> Bytes {
         let broker = MetadataResponseBroker::default()
             .with_node_id(WireBroker(FakeBroker::ID.0))
             .with_host(StrBytes::from_static_str("127.0.0.1"))
             .with_port(i32::from(self.address.port()));
-        body(
-            &MetadataResponse::default().with_brokers(vec![broker]),
-            version,
-        )
+        let topics = request.topics.unwrap_or_default().into_iter().map(|topic| {
+            let partition = MetadataResponsePartition::default()
+                .with_leader_id(WireBroker(FakeBroker::ID.0))
+                .with_leader_epoch(1);
+            MetadataResponseTopic::default()
+                .with_name(topic.name)
+                .with_partitions(vec![partition])
+        });
+        let answer = MetadataResponse::default()
+            .with_brokers(vec![broker])
+            .with_topics(topics.collect());
+        body(&answer, version)
+    }
+
+    /// Logs begin at 0.
+    fn offsets(&self, request: ListOffsetsRequest) -> ListOffsetsResponse {
+        let topics = request.topics.into_iter().map(|topic| {
+            let partitions = topic.partitions.into_iter().map(|asked| {
+                let end = self.commit(asked.partition_index);
+                let is_earliest = asked.timestamp == EARLIEST;
+                ListOffsetsPartitionResponse::default()
+                    .with_partition_index(asked.partition_index)
+                    .with_offset(if is_earliest { 0 } else { end })
+            });
+            ListOffsetsTopicResponse::default()
+                .with_name(topic.name)
+                .with_partitions(partitions.collect())
+        });
+        ListOffsetsResponse::default().with_topics(topics.collect())
     }
 
     /// Appends, and answers when all replicas have everything or the request's time is over.
