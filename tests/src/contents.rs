@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,6 +10,7 @@ use rdkafka::{
     ClientConfig, TopicPartitionList,
     client::ClientContext,
     consumer::{BaseConsumer, Consumer as _},
+    error::{KafkaError, RDKafkaErrorCode as Code},
     message::{DeliveryResult, Header, Headers as _, Message as _, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext},
 };
@@ -177,6 +178,7 @@ fn read_blocking(config: &ClientConfig, topic: &str, partition: i32) -> Result<V
     list.add_partition_offset(topic, partition, rdkafka::Offset::Beginning)?;
     consumer.assign(&list)?;
     let mut found = Vec::new();
+    let begun_at = Instant::now();
     loop {
         match consumer.poll(PATIENCE).context("no end of the partition")? {
             Ok(message) => found.push(Rec {
@@ -190,7 +192,11 @@ fn read_blocking(config: &ClientConfig, topic: &str, partition: i32) -> Result<V
                     owned.collect()
                 }),
             }),
-            Err(rdkafka::error::KafkaError::PartitionEOF(_)) => return Ok(found),
+            Err(KafkaError::PartitionEOF(_)) => return Ok(found),
+            // A broker is away, which need not be the one that leads the partition.
+            Err(KafkaError::MessageConsumption(
+                Code::BrokerTransportFailure | Code::AllBrokersDown,
+            )) if begun_at.elapsed() < PATIENCE => {}
             Err(fault) => return Err(fault.into()),
         }
     }

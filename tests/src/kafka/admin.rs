@@ -70,6 +70,32 @@ impl KafkaCluster {
         Ok(())
     }
 
+    /// Creates a topic whose replicas are on given brokers, by id, for each partition; the first of them leads.
+    ///
+    /// # Errors
+    /// When the cluster refuses it.
+    pub async fn place_topic(
+        &self,
+        topic: &str,
+        replicas: &[&[i32]],
+        config: &[(&str, &str)],
+    ) -> Result<()> {
+        let partitions = i32::try_from(replicas.len())?;
+        let new = NewTopic {
+            name: topic,
+            num_partitions: partitions,
+            replication: TopicReplication::Variable(replicas),
+            config: config.to_vec(),
+        };
+        // Answers come only while it lives.
+        let admin = self.admin()?;
+        let options = AdminOptions::new().request_timeout(Some(CALL * 3));
+        for result in admin.create_topics(&[new], &options).await? {
+            result.map_err(|(topic, code)| anyhow::anyhow!("cannot create {topic}: {code}"))?;
+        }
+        self.wait_partitions(topic, partitions).await
+    }
+
     /// Raises the number of partitions of a topic and waits until it is seen.
     ///
     /// # Errors

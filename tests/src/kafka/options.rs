@@ -27,6 +27,8 @@ pub struct KafkaOptions {
     pub heap_mebibytes: u32,
     /// Brokers that run as fast as in production and take longer to start: for benchmarks.
     pub optimised: bool,
+    /// Each broker stands in a rack of its own, `r1` and so on, and readers are sent to the replica in theirs.
+    pub racks: bool,
 }
 
 const INFALLIBLE: &str = "writing to a string cannot fail";
@@ -57,6 +59,7 @@ impl KafkaOptions {
             advertised_ports: Vec::new(),
             heap_mebibytes: 256,
             optimised: false,
+            racks: false,
         }
     }
 
@@ -178,12 +181,23 @@ pub(super) fn server_properties(options: &KafkaOptions, node: &Node<'_>) -> Stri
     if !options.users.is_empty() {
         settings.extend(sasl(&options.users));
     }
+    if options.racks {
+        settings.extend(rack(node.index + 1));
+    }
     settings.extend(options.properties.clone());
     let mut text = String::new();
     for (key, value) in &settings {
         writeln!(text, "{key}={value}").expect(INFALLIBLE);
     }
     text
+}
+
+fn rack(id: usize) -> [(String, String); 2] {
+    let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+    [
+        ("broker.rack".to_owned(), format!("r{id}")),
+        ("replica.selector.class".to_owned(), selector.to_owned()),
+    ]
 }
 
 fn sasl(users: &BTreeMap<String, String>) -> BTreeMap<String, String> {

@@ -5,6 +5,7 @@ mod bench;
 mod engine;
 mod exact;
 mod lines;
+mod nearest;
 mod replicas;
 #[path = "../component_records/suite.rs"]
 mod suite;

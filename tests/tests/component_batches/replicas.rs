@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use kreplicator_model::ids::WorkerId;
 use kreplicator_tests::{
     kafka::{KafkaCluster, KafkaOptions},
@@ -13,7 +13,6 @@ use kreplicator_worker::{
     batches::BatchConfig,
     engine::{RunningTask, Stopped},
 };
-use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
 use tokio::time::Instant;
 
 use crate::{
@@ -27,24 +26,6 @@ const REPLICAS: [[i32; 2]; 4] = [[1, 2], [1, 3], [1, 2], [1, 3]];
 const FOLLOWER: usize = 2;
 const RECORDS: usize = 50;
 
-/// Four partitions on broker 1 that are followed by nobody, and their copies that are followed by others.
-async fn topics(cluster: &KafkaCluster) -> Result<()> {
-    let replicas = REPLICAS.each_ref().map(|of| &of[..]);
-    let [single, copied] = [&[&[1][..]; REPLICAS.len()][..], &replicas[..]];
-    let topic = |name, replicas| {
-        let replication = TopicReplication::Variable(replicas);
-        let partitions = i32::try_from(REPLICAS.len()).expect("few");
-        NewTopic::new(name, partitions, replication).set("min.insync.replicas", "1")
-    };
-    let topics = [topic("orders", single), topic("copy.orders", copied)];
-    // Answers come only while it lives.
-    let admin = cluster.admin()?;
-    for result in admin.create_topics(&topics, &AdminOptions::new()).await? {
-        result.map_err(|(topic, code)| anyhow!("cannot create {topic}: {code}"))?;
-    }
-    Ok(())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn c027_c104_a_frozen_follower_stops_its_own_partitions_alone() -> Result<()> {
     if skip(Tier::Component) {
@@ -55,7 +36,13 @@ async fn c027_c104_a_frozen_follower_stops_its_own_partitions_alone() -> Result<
         .property("replica.lag.time.max.ms", 300_000)
         .property("broker.session.timeout.ms", 300_000);
     let mut cluster = KafkaCluster::start(options).await?;
-    topics(&cluster).await?;
+    // Those that are copied are followed by nobody.
+    let small = [("min.insync.replicas", "1")];
+    cluster
+        .place_topic("orders", &[&[1][..]; REPLICAS.len()], &small)
+        .await?;
+    let copied = REPLICAS.each_ref().map(|of| &of[..]);
+    cluster.place_topic("copy.orders", &copied, &small).await?;
     let (engine, _kill) = engine_with("worker-1", quick(), lines());
     let tasks: Vec<_> = (0..)
         .zip(REPLICAS)
