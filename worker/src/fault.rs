@@ -117,6 +117,20 @@ impl Fault {
         )
     }
 
+    /// The record before `position`, which was copied, is not in the source partition any more, which goes on
+    /// nevertheless.
+    #[must_use]
+    pub fn replaced(position: Offset) -> Self {
+        Self::new(
+            Kind::Truncated,
+            format!(
+                "the source partition holds other records below offset {position} than were copied up to there: an \
+                 unclean election has cut its log, or the topic was made anew; check both topics, then reset the \
+                 checkpoint"
+            ),
+        )
+    }
+
     /// A batch of the source is damaged.
     #[must_use]
     pub fn damaged(topic: &TopicName, partition: Partition, at: Offset) -> Self {

@@ -6,6 +6,7 @@ mod engine;
 mod exact;
 mod lines;
 mod nearest;
+mod replaced;
 mod replicas;
 #[path = "../component_records/suite.rs"]
 mod suite;

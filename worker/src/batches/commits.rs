@@ -215,7 +215,10 @@ impl Commits {
             producer, place, ..
         } = checkpoint;
         let gaps = lane.gaps_at(place.offset);
-        let commit = start::commit(&lane.spec, &names, worker, producer, place, gaps);
+        let commit = Commit {
+            leader_epoch: lane.epoch_before(place.offset),
+            ..start::commit(&lane.spec, &names, worker, producer, place, gaps)
+        };
         (self.place(lane), commit)
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use kreplicator_kafka::secrets::SecretSource;
 use kreplicator_model::{
     checkpoint::CheckpointMeta,
-    exact::{ProducerEpoch, ProducerState, Sequence, StateAnswer, TargetView},
+    exact::{CheckpointPlace, ProducerEpoch, ProducerState, Sequence, StateAnswer, TargetView},
     ids::{Offset, TopicName, UnixMillis},
     spec::{CheckpointSide, Cluster, SecretRef},
 };
@@ -17,6 +17,7 @@ use kreplicator_wire::{
         producers::ProducerState as Remembered,
     },
     error::Error,
+    fetch::EpochEnd,
     gather::Gather,
     settings::{Secret, Secrets, Settings},
     topic::TopicPartition,
@@ -127,6 +128,19 @@ impl Questions {
         })
     }
 
+    /// Where a leader's epoch, or the last one before it, ends in a partition's log; None: the log knows no epoch
+    /// so late.
+    pub(super) async fn epoch_end(
+        &self,
+        at: &TopicPartition,
+        epoch: i32,
+    ) -> Result<Option<EpochEnd>, Error> {
+        let asked = BTreeMap::from([(at.clone(), epoch)]);
+        let end = Instant::now() + self.deadline;
+        let mut told = self.client.offset_for_leader_epoch(asked, end).await;
+        told.remove(at).unwrap_or_else(|| Err(self.silence(at)))
+    }
+
     /// Whether reading a topic again may give other records.
     pub(super) async fn is_compacted(&self, topic: &TopicName) -> Result<bool, Error> {
         let call = |asked: Vec<()>| async move {
@@ -196,6 +210,34 @@ pub(super) struct Group {
     waiting: Arc<Gather<(), TopicPartition, Result<Option<Committed>, Error>>>,
 }
 
+/// A checkpoint as it was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// The next source offset to copy.
+    pub(super) offset: Offset,
+    /// Epoch of the source's leader that wrote the record before it.
+    pub(super) leader_epoch: Option<i32>,
+    /// What its text says; None: it was set by somebody else.
+    pub(super) meta: Option<CheckpointMeta>,
+}
+
+impl Kept {
+    /// Where it is, and what was counted up to there.
+    pub(super) fn place(&self) -> CheckpointPlace {
+        let uncounted = CheckpointPlace {
+            offset: self.offset,
+            counted: None,
+        };
+        let meta = self.meta.as_ref();
+        meta.map_or(uncounted, |meta| meta.place(self.offset))
+    }
+
+    /// The count of gaps that goes with it.
+    pub(super) fn gaps(&self) -> u64 {
+        self.meta.as_ref().map_or(0, |meta| meta.gaps)
+    }
+}
+
 impl Group {
     /// Questions that are answered, or not, within `deadline` each. The group is on the `side` of the
     /// link.
@@ -219,15 +261,12 @@ impl Group {
         Names::new(self.side, &spec.id.topic, &spec.target_topic)
     }
 
-    /// The checkpoint of a task, and what its text says; None: there is none.
-    pub(super) async fn checkpoint(
-        &self,
-        spec: &TaskSpec,
-    ) -> Result<Option<(Offset, Option<CheckpointMeta>)>, Fault> {
+    /// The checkpoint of a task; None: there is none.
+    pub(super) async fn checkpoint(&self, spec: &TaskSpec) -> Result<Option<Kept>, Fault> {
         let names = self.names(spec);
         let found = self.read(names.kept(), spec).await?;
-        if let Some((_, meta)) = &found
-            && names.is_ours(meta.as_ref())
+        if let Some(kept) = &found
+            && names.is_ours(kept.meta.as_ref())
         {
             return Ok(found);
         }
@@ -235,14 +274,10 @@ impl Group {
             return Ok(None);
         };
         let found = self.read(former, spec).await?;
-        Ok(found.filter(|(_, meta)| Names::is_former(meta.as_ref())))
+        Ok(found.filter(|kept| Names::is_former(kept.meta.as_ref())))
     }
 
-    async fn read(
-        &self,
-        topic: &TopicName,
-        spec: &TaskSpec,
-    ) -> Result<Option<(Offset, Option<CheckpointMeta>)>, Fault> {
+    async fn read(&self, topic: &TopicName, spec: &TaskSpec) -> Result<Option<Kept>, Fault> {
         let group = &self.name;
         let fault = |text: String| Fault::new(Kind::Checkpoint, text);
         let at = TopicPartition::new(topic.clone(), spec.id.partition);
@@ -256,7 +291,11 @@ impl Group {
         };
         let meta = CheckpointMeta::parse(&committed.metadata)
             .map_err(|error| fault(format!("checkpoint in group {group}: {error}")))?;
-        Ok(Some((committed.offset, meta)))
+        Ok(Some(Kept {
+            offset: committed.offset,
+            leader_epoch: committed.leader_epoch,
+            meta,
+        }))
     }
 
     async fn committed(&self, at: &TopicPartition) -> Result<Option<Committed>, Error> {

@@ -398,7 +398,7 @@ impl Fetcher {
             return;
         }
         if let Some(diverging) = fetched.diverging {
-            lane.cut_off(diverging.end);
+            lane.cut_off(Some(diverging.end));
             self.forget(at);
             return;
         }

@@ -25,6 +25,7 @@ pub(super) use self::{
     open::{PLAIN_BYTES_MAX, UNFOLDS, UNFOLDS_FURTHER, Unopened, is_too_large},
     unread::{Closed, Unread},
 };
+use super::epochs::Epochs;
 use crate::fault::{Fault, Kind, chain};
 
 /// Why a batch was written anew.
@@ -133,8 +134,7 @@ pub(super) struct Intake {
     skip_records: u64,
     limits: TargetLimits,
     doubt: Option<Doubt>,
-    /// Epoch of the leader that wrote the batch before `position`.
-    leader_epoch: Option<i32>,
+    epochs: Epochs,
 }
 
 impl Intake {
@@ -149,7 +149,15 @@ impl Intake {
             skip_records,
             limits,
             doubt,
-            leader_epoch: None,
+            epochs: Epochs::new(None),
+        }
+    }
+
+    /// The same after a record that a leader of this epoch has written.
+    pub(super) fn after(self, leader_epoch: Option<i32>) -> Self {
+        Self {
+            epochs: Epochs::new(leader_epoch),
+            ..self
         }
     }
 
@@ -162,8 +170,14 @@ impl Intake {
         self.skip_records
     }
 
+    /// Epoch of the leader that wrote the record before the position.
     pub(super) fn leader_epoch(&self) -> Option<i32> {
-        self.leader_epoch
+        self.epochs.latest()
+    }
+
+    /// The same of the record before `checkpoint`, which never goes back.
+    pub(super) fn settle(&mut self, checkpoint: Offset) -> Option<i32> {
+        self.epochs.settle(checkpoint)
     }
 
     /// Whether the target may refuse a record of a batch.
@@ -282,8 +296,9 @@ impl Intake {
     }
 
     fn passed(&mut self, next: Offset, leader_epoch: i32) {
+        let leader_epoch = (leader_epoch >= 0).then_some(leader_epoch);
+        self.epochs.read(self.position, leader_epoch);
         self.position = next;
-        self.leader_epoch = (leader_epoch >= 0).then_some(leader_epoch);
     }
 
     fn damaged(&self, error: &(dyn std::error::Error + 'static)) -> Fault {

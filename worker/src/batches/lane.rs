@@ -128,6 +128,8 @@ struct State {
     /// Number of the flow; what belongs to an earlier one is passed over.
     run: u64,
     checkpoint: Option<Checkpoint>,
+    /// Epoch of the source's leader that wrote the record before the checkpoint.
+    checkpoint_epoch: Option<i32>,
     mode: Option<DeliveryMode>,
     path: Option<Path>,
     /// Why records may have come twice since the task started here.
@@ -160,6 +162,8 @@ pub(super) struct Opening {
     pub(super) producer: exact::Producer,
     pub(super) read_from: Offset,
     pub(super) skip_records: u64,
+    /// Epoch of the leader that wrote the record before `read_from`; None: not known.
+    pub(super) source_epoch: Option<i32>,
     pub(super) target_topic_id: Option<TopicId>,
     /// No checkpoint of this engine tells of what was copied before: a new task, or one that somebody has
     /// reset.
@@ -209,6 +213,7 @@ impl Lane {
                 flow: None,
                 run: 0,
                 checkpoint: None,
+                checkpoint_epoch: None,
                 mode: None,
                 path: None,
                 broken: None,
@@ -235,7 +240,11 @@ impl Lane {
     pub(super) fn open(&self, opening: Opening) {
         let mut state = self.lock();
         state.run += 1;
-        state.checkpoint = Some(opening.sender.checkpoint());
+        let checkpoint = opening.sender.checkpoint();
+        state.checkpoint = Some(checkpoint);
+        state.checkpoint_epoch = opening
+            .source_epoch
+            .filter(|_| checkpoint.place.offset == opening.read_from);
         state.mode = Some(opening.sender.mode());
         let share = self.shared.budget.share();
         let doubt = state.doubt;

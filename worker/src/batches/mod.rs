@@ -18,6 +18,7 @@
 mod commits;
 mod config;
 mod ends;
+mod epochs;
 mod fetcher;
 pub mod intake;
 mod lane;

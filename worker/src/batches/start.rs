@@ -28,7 +28,7 @@ use tracing::{info, warn};
 use self::facts::{Facts, counting, newest};
 use super::{
     BatchConfig,
-    ends::{self, Group, Questions},
+    ends::{self, Group, Kept, Questions},
     lane::{Lane, Opening, Shared},
     scan::{self, Scans, Stretch, Unread},
 };
@@ -188,9 +188,16 @@ impl Starter {
             .map_err(stored)?;
         let line = lines.line(lane.spec.id.partition).cloned();
         let producer_id = self.producer_id(lane, &line_target).await?;
-        let committed = self.checkpoint(lane).await?;
-        let gaps = committed.map_or(0, |(_, gaps)| gaps);
-        let checkpoint = newest(committed.map(|(place, _)| place), lane.checkpoint());
+        let kept = self.checkpoint(lane).await?;
+        let gaps = kept.as_ref().map_or(0, Kept::gaps);
+        let checkpoint = newest(kept.as_ref().map(Kept::place), lane.checkpoint());
+        let source_epoch = checkpoint.and_then(|checkpoint| {
+            // Who puts a checkpoint back by hand says nothing of an epoch, and nothing is asked for then.
+            match kept.filter(|kept| kept.offset == checkpoint.offset) {
+                Some(kept) => kept.leader_epoch,
+                None => lane.epoch_before(checkpoint.offset),
+            }
+        });
         let asked = self.shared.now();
         let asked_id = counting(line.as_ref(), checkpoint, producer_id).id.0;
         let view = self
@@ -218,6 +225,7 @@ impl Starter {
             line_target,
             producer_id,
             checkpoint,
+            source_epoch,
             gaps,
             view,
             source_start,
@@ -257,24 +265,17 @@ impl Starter {
             .map_err(|error| ends::fault(Kind::Target, &self.target.client, &error))
     }
 
-    /// What was committed, and the count of gaps with it.
-    async fn checkpoint(&self, lane: &Lane) -> Result<Option<(CheckpointPlace, u64)>, Fault> {
-        let Some((offset, meta)) = self.group.checkpoint(&lane.spec).await? else {
-            return Ok(None);
-        };
-        if let Some(meta) = &meta
+    /// What was committed, if a newer owner has not committed since.
+    async fn checkpoint(&self, lane: &Lane) -> Result<Option<Kept>, Fault> {
+        let kept = self.group.checkpoint(&lane.spec).await?;
+        if let Some(Kept {
+            meta: Some(meta), ..
+        }) = &kept
             && meta.epoch > lane.spec.epoch
         {
             return Err(Fault::taken_over(&lane.spec, meta));
         }
-        let place = match &meta {
-            Some(meta) => meta.place(offset),
-            None => CheckpointPlace {
-                offset,
-                counted: None,
-            },
-        };
-        Ok(Some((place, meta.map_or(0, |meta| meta.gaps))))
+        Ok(kept)
     }
 
     async fn first_offset(&self, lane: &Lane, start: Offset, end: Offset) -> Result<Offset, Error> {
@@ -322,6 +323,7 @@ impl Starter {
                 producer: resume.producer,
                 read_from: resume.place.offset,
                 skip_records: resume.skip_records,
+                source_epoch: facts.source_epoch_before(resume.place.offset),
                 target_topic_id: facts.target_topic_id,
                 is_reset: facts.checkpoint.is_none_or(|place| place.counted.is_none()),
             },
@@ -356,6 +358,10 @@ impl Starter {
             resume.place,
             facts.gaps_below(resume.place.offset),
         );
+        let first = Commit {
+            leader_epoch: facts.source_epoch_before(resume.place.offset),
+            ..first
+        };
         let at = TopicPartition::new(names.kept().clone(), lane.spec.id.partition);
         let deadline = Instant::now() + self.config.call_timeout;
         let Group { client, name, .. } = &self.group;
@@ -385,7 +391,7 @@ impl Starter {
     }
 }
 
-/// A checkpoint as it is committed.
+/// A checkpoint as it is committed, but for what leader wrote the record before it.
 pub(super) fn commit(
     spec: &TaskSpec,
     names: &Names,

@@ -57,9 +57,12 @@ impl Commits {
         deadline: Instant,
     ) -> bool {
         let asked = self.0.group.checkpoint(&lane.spec);
-        let Ok(Ok(Some((offset, Some(meta))))) = timeout_at(deadline, asked).await else {
+        let Ok(Ok(Some(kept))) = timeout_at(deadline, asked).await else {
             return false;
         };
-        meta.covers(offset, lane.spec.epoch, lane.began_from(), checkpoint)
+        let Some(meta) = kept.meta else {
+            return false;
+        };
+        meta.covers(kept.offset, lane.spec.epoch, lane.began_from(), checkpoint)
     }
 }

@@ -146,13 +146,14 @@ impl Flow {
             producer,
             read_from,
             skip_records,
+            source_epoch,
             target_topic_id,
             is_reset: _,
         } = opening;
         Self {
             sender,
             producer,
-            intake: Intake::new(read_from, skip_records, spec.limits, doubt),
+            intake: Intake::new(read_from, skip_records, spec.limits, doubt).after(source_epoch),
             line: VecDeque::new(),
             held: VecDeque::new(),
             backlog: None,

@@ -88,6 +88,7 @@ impl Lane {
         flow.lost_records = lost.unwrap_or(0);
         // What is saved last claims nothing that is lost.
         state.checkpoint = Some(checkpoint);
+        state.checkpoint_epoch = None;
         self.tell(Event::Unsettled);
     }
 
@@ -170,6 +171,7 @@ impl Lane {
         }
         if state.checkpoint != Some(checkpoint) {
             state.checkpoint = Some(checkpoint);
+            state.checkpoint_epoch = flow.intake.settle(checkpoint.place.offset);
             state.moved_at = self.shared.clock.now();
         }
         if let Some(timestamp) = newest {

@@ -118,20 +118,30 @@ impl Lane {
     }
 
     /// The leader's log and what was read part at `end`: another leader has taken over that lacked records
-    /// which the one before gave away.
-    pub(in crate::batches) fn cut_off(&self, end: Offset) {
+    /// which the one before gave away. None: the log knows nothing of the leader that wrote what was read last, so it
+    /// may be another log altogether.
+    pub(in crate::batches) fn cut_off(&self, end: Option<Offset>) {
         let mut state = self.lock();
         let copied_to = state.copied_to();
-        warn!(task = %self.spec.id, %end, %copied_to,
+        warn!(task = %self.spec.id, end = end.map(|end| end.0), %copied_to,
             "the source log was cut below what was read, as by an unclean election");
-        if copied_to > end {
+        if let Some(end) = end
+            && copied_to > end
+        {
             state.cut = Some(end);
             let fault = Fault::truncated(copied_to, end);
             return self.fail_locked(&mut state, fault);
         }
+        let position = state.flow.as_ref().map(|flow| flow.intake.position());
+        if position.is_some_and(|position| position <= copied_to) {
+            // Nothing is read ahead: the last record that was copied is another there.
+            state.cut = Some(Offset(copied_to.0 - 1));
+            return self.fail_locked(&mut state, Fault::replaced(copied_to));
+        }
         let cause = format!(
-            "source partition {} was cut at {end}; nothing from there on was copied, it is read again",
-            self.source
+            "source partition {} was cut at {}; nothing from there on was copied, it is read again",
+            self.source,
+            end.unwrap_or(copied_to)
         );
         self.trouble_locked(&mut state, Side::Source, Some(&cause));
         if let Some(flow) = state.flow.as_mut()

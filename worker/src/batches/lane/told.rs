@@ -137,6 +137,19 @@ impl Lane {
         self.lock().checkpoint
     }
 
+    /// Epoch of the source's leader that wrote the record before what is to be read next; None: not known.
+    pub(in crate::batches) fn leader_epoch(&self) -> Option<i32> {
+        let state = self.lock();
+        state.flow.as_ref()?.intake.leader_epoch()
+    }
+
+    /// Epoch of the source's leader that wrote the record before `checkpoint`; None: not known.
+    pub(in crate::batches) fn epoch_before(&self, checkpoint: Offset) -> Option<i32> {
+        let state = self.lock();
+        let at = state.checkpoint.map(|checkpoint| checkpoint.place.offset);
+        state.checkpoint_epoch.filter(|_| at == Some(checkpoint))
+    }
+
     /// Whether the task goes on without a lease and its checkpoint has moved within this time.
     pub(in crate::batches) fn has_moved_within(&self, time: Duration) -> bool {
         let state = self.lock();

@@ -7,7 +7,7 @@ use kreplicator_model::{
     exact::{Stop as SenderStop, TargetView},
     ids::Offset,
 };
-use kreplicator_wire::{cluster::ClusterClient, topic::Leader};
+use kreplicator_wire::{cluster::ClusterClient, error::Error, topic::Leader};
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
@@ -145,11 +145,14 @@ async fn find_target(lane: &Lane, client: &ClusterClient) -> Result<Option<Leade
     }
 }
 
-/// The source has nothing at the position: a gap, or a truncation; the start tells which.
+/// The source has nothing at the position: a gap, or a truncation, which the start tells apart; or the log was cut
+/// and has grown again, or made anew, and knows nothing of the leader that wrote what comes before.
 async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> Option<End> {
     let Some(position) = lane.position() else {
         return Some(End::Again);
     };
+    let at_source =
+        |fault: Error| End::Fault(ends::fault(Kind::Source, &starter.source.client, &fault));
     match starter.source.committed_range(&lane.source).await {
         Ok((start, end)) => {
             lane.measured(start, end);
@@ -160,13 +163,19 @@ async fn out_of_range(lane: &Arc<Lane>, starter: &Starter) -> Option<End> {
                 lane.source_lost(start);
                 return None;
             }
-            Some(End::Again)
+            let Some(epoch) = lane.leader_epoch() else {
+                return Some(End::Again);
+            };
+            match starter.source.epoch_end(&lane.source, epoch).await {
+                Ok(None) => {
+                    lane.cut_off(None);
+                    None
+                }
+                Ok(Some(_)) => Some(End::Again),
+                Err(fault) => Some(at_source(fault)),
+            }
         }
-        Err(fault) => Some(End::Fault(ends::fault(
-            Kind::Source,
-            &starter.source.client,
-            &fault,
-        ))),
+        Err(fault) => Some(at_source(fault)),
     }
 }
 

@@ -9,6 +9,8 @@ pub(super) struct Facts {
     pub(super) line_target: LineTarget,
     pub(super) producer_id: ProducerId,
     pub(super) checkpoint: Option<CheckpointPlace>,
+    /// Epoch of the source's leader that wrote the record before the checkpoint.
+    pub(super) source_epoch: Option<i32>,
     /// The count of gaps that was committed with it, or with the one before.
     pub(super) gaps: u64,
     pub(super) view: TargetView,
@@ -28,6 +30,12 @@ impl Facts {
         let base = self.line.as_ref().map(|line| line.base);
         let from = checkpoint.or(base)?;
         (from < self.source_start).then_some((from, self.source_start))
+    }
+
+    /// Epoch of the source's leader that wrote the record before `offset`; known at the checkpoint alone.
+    pub(super) fn source_epoch_before(&self, offset: Offset) -> Option<i32> {
+        let checkpoint = self.checkpoint.map(|checkpoint| checkpoint.offset);
+        self.source_epoch.filter(|_| checkpoint == Some(offset))
     }
 
     /// The count of gaps that goes with a checkpoint at `offset`.

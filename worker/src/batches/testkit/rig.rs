@@ -120,6 +120,7 @@ pub(in crate::batches) fn open(lane: &Lane, offset: Offset, mode: DeliveryMode, 
         producer: PRODUCER,
         read_from: offset,
         skip_records: 0,
+        source_epoch: None,
         target_topic_id: None,
         is_reset,
     });
