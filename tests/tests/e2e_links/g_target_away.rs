@@ -14,9 +14,11 @@ use kreplicator_tests::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{DEADLINE, judge, load, scenario};
+use crate::{DEADLINE, PARTITIONS, judge, load, scenario};
 
-const TOPICS: [&str; 2] = ["clicks", "orders"];
+const TOPICS: [&str; 5] = ["clicks", "orders", "returns", "sessions", "views"];
+/// Of both links.
+const TASKS: i32 = 2 * 5 * 8;
 /// Bytes of each record: with them half a worker's budget is written for it every few seconds.
 const PADDING: usize = 2_000;
 /// The least there is.
@@ -71,14 +73,14 @@ async fn run(
         let topics = TOPICS.map(|topic| api::topic(&link, topic));
         api.subscribe(topics.to_vec()).await?;
     }
-    system.wait_running(16, DEADLINE).await?;
+    system.wait_running(TASKS, DEADLINE).await?;
     for tail in &tails {
         tail.complete(&load.acknowledged(), DEADLINE).await?;
     }
     let owners = owners(system).await?;
     let lanes: Vec<_> = TOPICS
         .iter()
-        .flat_map(|topic| rig::lanes(topic, 0..4))
+        .flat_map(|topic| rig::lanes(topic, 0..PARTITIONS))
         .collect();
     let begun = Instant::now();
     sleep(Duration::from_secs(5)).await;
@@ -116,7 +118,7 @@ async fn run(
     ensure!(report.is_as_promised(), "{report}");
     system.check()?;
     check_memory(system).await?;
-    system.wait_running(16, DEADLINE).await?;
+    system.wait_running(TASKS, DEADLINE).await?;
     ensure!(
         self::owners(system).await? == owners,
         "a target's fault moved tasks between workers"

@@ -15,8 +15,10 @@ use kreplicator_tests::{
 };
 use tokio::time::Instant;
 
-use crate::{DEADLINE, PADDING, judge, load, scenario};
+use crate::{DEADLINE, PADDING, PARTITIONS, judge, load, scenario};
 
+const HEALTHY: [&str; 3] = ["clicks", "orders", "returns"];
+const LOST: [&str; 2] = ["orders", "views"];
 /// From the start of the system until everything else runs.
 const OTHERS_RUN: Duration = Duration::from_secs(20);
 
@@ -42,11 +44,15 @@ async fn run(
 ) -> Result<()> {
     let hole = Proxy::start("127.0.0.1:1").await?;
     hole.black_hole();
-    let healthy_load = load(healthy, &["orders"], 500, PADDING).await?;
-    let lost_load = load(lost, &["orders"], 500, PADDING).await?;
+    let healthy_load = load(healthy, &HEALTHY, 1_000, PADDING).await?;
+    let lost_load = load(lost, &LOST, 1_000, PADDING).await?;
     let tail = Tail::start(&target.client_config())?;
-    tail.follow("orders");
-    tail.follow("lost.orders");
+    for topic in HEALTHY {
+        tail.follow(topic);
+    }
+    for topic in LOST {
+        tail.follow(&format!("lost.{topic}"));
+    }
 
     let api = system.api()?;
     for cluster in [healthy, target] {
@@ -59,16 +65,15 @@ async fn run(
         .await?;
     api.put_link(api::link("lost-target", "lost", "target", "lost."))
         .await?;
-    let both = v1::SubscribeRequest {
-        subscriptions: vec![
-            api::topic("healthy-target", "orders"),
-            api::topic("lost-target", "orders"),
-        ],
+    let healthy_topics = HEALTHY.map(|topic| api::topic("healthy-target", topic));
+    let lost_topics = LOST.map(|topic| api::topic("lost-target", topic));
+    let all = v1::SubscribeRequest {
+        subscriptions: [&healthy_topics[..], &lost_topics].concat(),
         request_id: api::request_id(),
         // One of the sources cannot be asked.
         allow_missing: true,
     };
-    api.subscribe_with(&both).await?;
+    api.subscribe_with(&all).await?;
 
     for controller in system.controllers() {
         controller.kill().await?;
@@ -83,7 +88,10 @@ async fn run(
     for worker in system.workers().values_mut() {
         worker.start()?;
     }
-    for lane in rig::lanes("orders", 0..4) {
+    for lane in HEALTHY
+        .iter()
+        .flat_map(|topic| rig::lanes(topic, 0..PARTITIONS))
+    {
         tail.first_arrival(&lane, started, OTHERS_RUN).await?;
     }
     system.start_missing().await?;
@@ -104,8 +112,10 @@ async fn run(
     let moved = Instant::now();
     let servers = lost.direct().split(',').map(String::from).collect();
     api.put_cluster(api::cluster("lost", servers)).await?;
-    for lane in rig::lanes("lost.orders", 0..4) {
-        tail.first_arrival(&lane, moved, OTHERS_RUN).await?;
+    for topic in LOST {
+        for lane in rig::lanes(&format!("lost.{topic}"), 0..PARTITIONS) {
+            tail.first_arrival(&lane, moved, OTHERS_RUN).await?;
+        }
     }
     println!("flows from its new address after {:?}", moved.elapsed());
     let produced = healthy_load.finish(DEADLINE).await?;

@@ -40,7 +40,10 @@ fn judge(outcome: Result<()>, system: &System, clusters: &[&KafkaCluster]) -> Re
 /// Records of an ordinary size.
 const PADDING: usize = 100;
 
-/// Creates topics of four partitions and writes to them.
+/// Of each topic: five of them have forty.
+const PARTITIONS: i32 = 8;
+
+/// Creates topics of [`PARTITIONS`] partitions and writes to them.
 async fn load(
     cluster: &KafkaCluster,
     topics: &[&str],
@@ -48,14 +51,14 @@ async fn load(
     padding: usize,
 ) -> Result<Load> {
     let names: Vec<String> = topics.iter().map(|topic| (*topic).to_owned()).collect();
-    cluster.create_topics(&names, 4, &[]).await?;
+    cluster.create_topics(&names, PARTITIONS, &[]).await?;
     let options = LoadOptions {
         records_per_second,
         padding,
     };
     let load = Load::start(&cluster.client_config(), options)?;
     for topic in topics {
-        load.add(topic, 4);
+        load.add(topic, PARTITIONS);
     }
     Ok(load)
 }
