@@ -117,16 +117,19 @@ impl Fault {
         )
     }
 
-    /// The record before `position`, which was copied, is not in the source partition any more, which goes on
-    /// nevertheless.
+    /// The record before `position`, which was copied, is not in the source partition any more, which may go on
+    /// nevertheless. `cut`: where its log and what was copied part, if that is below.
     #[must_use]
-    pub fn replaced(position: Offset) -> Self {
+    pub fn replaced(position: Offset, cut: Option<Offset>) -> Self {
+        let from = cut.map_or_else(
+            || format!("before {position}"),
+            |cut| format!("from {cut} on"),
+        );
         Self::new(
             Kind::Truncated,
             format!(
-                "the source partition holds other records below offset {position} than were copied up to there: an \
-                 unclean election has cut its log, or the topic was made anew; check both topics, then reset the \
-                 checkpoint"
+                "the source partition does not hold {from} what was copied up to offset {position}: an unclean election \
+                 has cut its log, or the topic was made anew; check both topics, then reset the checkpoint"
             ),
         )
     }

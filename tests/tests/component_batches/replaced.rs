@@ -59,7 +59,7 @@ async fn c005_what_an_unclean_election_has_replaced_is_told_to_the_next_owner() 
     let task = second.start(spec("orders", 0), context(&cluster));
     let status = faulted(
         task.as_ref(),
-        &["before offset 100", "reset the checkpoint"],
+        &["from 50 on", "up to offset 100", "reset the checkpoint"],
     )
     .await?;
     println!("{}", status.cause);

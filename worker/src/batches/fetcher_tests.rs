@@ -353,7 +353,7 @@ async fn a_leader_whose_log_has_parted_from_what_was_read_is_no_plain_restart() 
         Instant::now(),
     );
     assert!(lost.try_recv().is_err());
-    let truncated = Fault::truncated(kreplicator_model::ids::Offset(5), end);
+    let truncated = Fault::replaced(kreplicator_model::ids::Offset(5), Some(end));
     assert_eq!(
         rig.events(),
         [crate::batches::lane::Event::Failed(truncated)]

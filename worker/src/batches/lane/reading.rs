@@ -129,14 +129,14 @@ impl Lane {
             && copied_to > end
         {
             state.cut = Some(end);
-            let fault = Fault::truncated(copied_to, end);
+            let fault = Fault::replaced(copied_to, Some(end));
             return self.fail_locked(&mut state, fault);
         }
         let position = state.flow.as_ref().map(|flow| flow.intake.position());
         if position.is_some_and(|position| position <= copied_to) {
             // Nothing is read ahead: the last record that was copied is another there.
             state.cut = Some(Offset(copied_to.0 - 1));
-            return self.fail_locked(&mut state, Fault::replaced(copied_to));
+            return self.fail_locked(&mut state, Fault::replaced(copied_to, None));
         }
         let cause = format!(
             "source partition {} was cut at {}; nothing from there on was copied, it is read again",
@@ -175,6 +175,6 @@ impl State {
             self.cut = None;
             return None;
         }
-        Some(Fault::truncated(opening.read_from.max(cut), cut))
+        Some(Fault::replaced(opening.read_from.max(cut), Some(cut)))
     }
 }

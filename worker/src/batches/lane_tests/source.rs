@@ -50,7 +50,7 @@ fn a_source_log_that_was_cut_below_what_was_copied_is_a_fault_even_when_it_has_g
     assert_eq!(rig.sent().len(), 2);
     // Nothing is acknowledged; both may be at the target.
     rig.lane.cut_off(Some(Offset(7)));
-    let expected = Event::Failed(Fault::truncated(Offset(10), Offset(7)));
+    let expected = Event::Failed(Fault::replaced(Offset(10), Some(Offset(7))));
     assert_eq!(rig.events(), [expected]);
     rig.lane.close();
     rig.open_at(10);
@@ -69,7 +69,7 @@ fn a_source_log_without_the_last_record_that_was_copied_is_a_fault_until_the_che
         rig.fetch(&[batch(0, 5)]);
         ack_all(&rig);
         rig.lane.cut_off(end);
-        let expected = Event::Failed(Fault::replaced(Offset(5)));
+        let expected = Event::Failed(Fault::replaced(Offset(5), None));
         assert_eq!(rig.events(), [expected]);
         rig.lane.close();
         rig.open_at(5);
