@@ -4,6 +4,7 @@
 mod a_subscribe;
 mod b_growth;
 mod c_scale_out;
+mod d_frozen_worker;
 mod d_worker_loss;
 mod e_control_plane;
 mod f_mass;
