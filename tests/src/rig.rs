@@ -326,7 +326,10 @@ static SHARED: Shared<Rig> = Shared::new();
 /// # Panics
 /// When the scenario fails; logs are shown and kept.
 pub fn scenario(run: impl AsyncFnOnce(&mut Rig) -> Result<()>) {
-    scenario_on(SystemOptions::new("flow", 2, 3), run);
+    let mut options = SystemOptions::new("flow", 2, 3);
+    // So that it can be seen who tells of a partition.
+    options.set_worker("metrics_per_partition", "true");
+    scenario_on(options, run);
 }
 
 /// As [`scenario`], with another system: the same one in all scenarios of a program.

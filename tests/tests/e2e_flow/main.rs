@@ -9,3 +9,5 @@ mod d_worker_loss;
 mod e_control_plane;
 mod f_mass;
 mod k_lag;
+mod l_metrics;
+mod scrapes;
