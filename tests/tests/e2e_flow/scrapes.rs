@@ -22,6 +22,7 @@ const LAG: &str = "kreplicator_worker_lag_records";
 const TASKS: &str = "kreplicator_controller_tasks";
 const WORKERS: &str = "kreplicator_controller_workers";
 const MOVES: &str = "kreplicator_controller_plan_moves_total";
+const DOUBLE_CLAIMS: &str = "kreplicator_controller_double_claimed_tasks";
 
 /// Series of one process.
 pub(crate) type Series = BTreeMap<String, f64>;
@@ -211,6 +212,24 @@ pub(crate) fn check_always(rounds: &[Round], tasks: usize) -> Result<()> {
         let counts: Vec<_> = by_state.collect();
         let sum: f64 = counts.iter().map(|(_, count)| count).sum();
         ensure!(sum == as_float(tasks), "{tasks} tasks, told: {counts:?}");
+    }
+    Ok(())
+}
+
+/// Nothing changed hands: no round knows of two owners, by their own word or by the leader's count.
+///
+/// # Errors
+/// The first round in which that did not hold.
+pub(crate) fn check_no_second_owner(rounds: &[Round]) -> Result<()> {
+    ensure!(rounds.len() > 2, "only {} rounds", rounds.len());
+    for round in rounds {
+        for (lane, told) in round.lags()? {
+            ensure!(told.len() == 1, "the lag of {lane:?} is told by {told:?}");
+        }
+        for (name, series) in &round.controllers {
+            let claims = http::sum(series, DOUBLE_CLAIMS).unwrap_or_default();
+            ensure!(claims == 0.0, "{name} counts {claims} double claims");
+        }
     }
     Ok(())
 }
