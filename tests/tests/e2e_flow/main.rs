@@ -10,4 +10,5 @@ mod e_control_plane;
 mod f_mass;
 mod k_lag;
 mod l_metrics;
+mod m_any_controller;
 mod scrapes;
