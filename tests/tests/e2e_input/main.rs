@@ -1,6 +1,7 @@
 //! Secured clusters, wrong input, and the command line, on one small system.
 
 mod command_line;
+mod readme;
 mod refusals;
 mod security;
 
