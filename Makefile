@@ -15,6 +15,8 @@ DATA := e2e_data e2e_input e2e_mirror
 # a fleet without leases.
 RECORDS := d2_ d3_ e5_
 SOAK := KREPLICATOR_SOAK=1 KREPLICATOR_BIN=$(TARGET_DIR)/release/kreplicator
+# Component tests that are longer in a soak.
+LONG := component_batches component_records component_versions
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 # What `make bench-bounds` asks for, beside MirrorMaker 2 and by itself.
@@ -67,7 +69,7 @@ e2e: built ## the whole system on real brokers: faults and changes under load, a
 
 soak: setup-test built build ## the end-to-end scenarios at full length, with the optimised binary (five hours)
 	@# What is said of the engine `records` is asked also where the other has failed.
-	failed=; $(SOAK) .ci/tier.sh soak 1 --workspace --test 'e2e_*' || failed=1; \
+	failed=; $(SOAK) .ci/tier.sh soak 1 --workspace --test 'e2e_*' $(addprefix --test ,$(LONG)) || failed=1; \
 	$(SOAK) KREPLICATOR_ENGINE=records .ci/tier.sh soak-records 1 --workspace --test e2e_flow --test e2e_links || failed=1; \
 	test -z "$$failed"
 
