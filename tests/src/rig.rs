@@ -247,8 +247,12 @@ impl Rig {
                 let around = pause.from..pause.from + pause.length * 2;
                 let latency = self.tail.latency(&lane, &around).quantile(1_000);
                 let late = latency.unwrap_or_default();
+                // Told, and not allowed for: a busy machine keeps the load from writing as well.
+                let before = pause.from - NOISE..pause.from + pause.length;
+                let load = self.load.longest_pause(&lane, &before).length;
                 format!(
-                    "{topic}/{partition}: {:.2?} at {at:.1?}, then {late:.2?} late",
+                    "{topic}/{partition}: {:.2?} at {at:.1?}, then {late:.2?} late; the load itself gave it \
+                     nothing for {load:.2?}",
                     pause.length
                 )
             })
