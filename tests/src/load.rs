@@ -22,6 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    arrivals::{Arrivals, Pause, Window},
     checker::{Counts, Lane},
     record::Stamp,
     wait,
@@ -58,6 +59,8 @@ pub struct Load {
 #[derive(Debug, Default)]
 struct Shared {
     lanes: Mutex<Vec<LaneState>>,
+    /// When records were acknowledged.
+    written: Mutex<Arrivals>,
     faults: Mutex<Vec<String>>,
 }
 
@@ -145,6 +148,13 @@ impl Load {
         let counts = self.acknowledged();
         let of_topic = counts.iter().filter(|(lane, _)| lane.0 == topic);
         of_topic.map(|(_, count)| count).sum()
+    }
+
+    /// The longest time in `window` in which nothing was acknowledged of a partition: nothing can have been
+    /// copied of it then, however well that goes.
+    #[must_use]
+    pub fn longest_pause(&self, lane: &Lane, window: &Window) -> Pause {
+        lock(&self.shared.written).longest_pause(lane, window)
     }
 
     /// Waits until everything written so far is acknowledged, while writing goes on.
@@ -320,6 +330,9 @@ impl ProducerContext for Acknowledgements {
         let fault = match result {
             Ok(_) if seq == state.acknowledged => {
                 state.acknowledged += 1;
+                let (topic, partition) = &state.lane;
+                let mut written = lock(&self.0.written);
+                written.observe(Instant::now(), topic, *partition, Duration::ZERO);
                 return;
             }
             Ok(_) => format!("{:?}: {seq} acknowledged out of order", state.lane),

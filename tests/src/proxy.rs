@@ -1,4 +1,4 @@
-//! A TCP proxy in this process that does what networks do: cut, refuse, delay, and swallow.
+//! A TCP proxy in this process that does what networks do: cut, refuse, delay, swallow, and be narrow.
 //!
 //! Put it in front of any address. A black hole is silent: new connections are accepted and
 //! established ones stay open, but nothing passes, as if every packet were dropped. When it is
@@ -7,6 +7,7 @@
 use std::{
     io,
     net::SocketAddr,
+    num::NonZeroU64,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -51,6 +52,7 @@ struct Weather {
     refuse: bool,
     swallow: [bool; 2],
     delay: [Duration; 2],
+    bytes_per_second: [Option<NonZeroU64>; 2],
 }
 
 /// A running proxy. Dropping it closes its port and every connection.
@@ -71,6 +73,8 @@ struct Shared {
     accepted: AtomicU64,
     open: AtomicU64,
     bytes: [AtomicU64; 2],
+    /// When what is under way each way has been sent, where that takes time.
+    busy_until: [Mutex<Option<Instant>>; 2],
 }
 
 impl Proxy {
@@ -105,6 +109,7 @@ impl Proxy {
             accepted: AtomicU64::new(0),
             open: AtomicU64::new(0),
             bytes: [AtomicU64::new(0), AtomicU64::new(0)],
+            busy_until: [Mutex::new(None), Mutex::new(None)],
         });
         let (listening_sender, listening) = watch::channel(true);
         let accept = tokio::spawn(accept(Arc::clone(&shared), listener, listening_sender));
@@ -173,6 +178,14 @@ impl Proxy {
         self.shared
             .weather
             .send_modify(|weather| weather.delay[direction as usize] = delay);
+    }
+
+    /// Passes so many bytes a second and no more in one direction, for all connections together; None: as
+    /// many as come. What waits for its turn waits at its sender.
+    pub fn limit(&self, direction: Direction, bytes_per_second: Option<NonZeroU64>) {
+        self.shared
+            .weather
+            .send_modify(|weather| weather.bytes_per_second[direction as usize] = bytes_per_second);
     }
 
     /// Sends new connections to another target; those there are stay.
@@ -302,6 +315,24 @@ impl Shared {
             .expect("the sender is in `self`");
     }
 
+    /// Waits until the link is free and tells when it has sent so many bytes more.
+    async fn turn(&self, direction: Direction, length: usize) -> Instant {
+        let now = Instant::now();
+        let Some(rate) = self.weather.borrow().bytes_per_second[direction as usize] else {
+            return now;
+        };
+        let time = Duration::from_secs_f64(length as f64 / rate.get() as f64);
+        let begins = {
+            let busy_until = self.busy_until[direction as usize].lock();
+            let mut busy_until = busy_until.unwrap_or_else(PoisonError::into_inner);
+            let begins = busy_until.map_or(now, |busy_until| busy_until.max(now));
+            *busy_until = Some(begins + time);
+            begins
+        };
+        sleep_until(begins).await;
+        begins + time
+    }
+
     /// Passes bytes one way until the reading side ends; then that end.
     async fn pump(&self, direction: Direction, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
         let (chunks, mut waiting) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
@@ -312,7 +343,8 @@ impl Shared {
                 let length = from.read(&mut chunk).await.unwrap_or(0);
                 chunk.truncate(length);
                 let delay = self.weather.borrow().delay[direction as usize];
-                let sent = chunks.send((Instant::now() + delay, chunk)).await;
+                let sent_at = self.turn(direction, length).await;
+                let sent = chunks.send((sent_at + delay, chunk)).await;
                 if length == 0 || sent.is_err() {
                     return;
                 }
@@ -431,5 +463,31 @@ mod tests {
         assert!(matches!(ask(&mut stream).await, Some(Ok(()))));
         assert!(began.elapsed() >= Duration::from_millis(200));
         assert_eq!(proxy.bytes(Direction::ToTarget), 4);
+    }
+
+    #[tokio::test]
+    async fn a_limit_is_shared_by_all_connections_of_its_direction() {
+        let (target, _echo) = echo().await;
+        let proxy = Proxy::start(target).await.expect("starts");
+        let rate = NonZeroU64::new(1_000_000).expect("not 0");
+        proxy.limit(Direction::FromTarget, Some(rate));
+        let began = Instant::now();
+        let ask = async |bytes: usize| {
+            let mut stream = TcpStream::connect(proxy.address()).await.expect("accepts");
+            let (mut read, mut write) = stream.split();
+            let (sent, mut back) = (vec![7; bytes], vec![0; bytes]);
+            let (written, got) = tokio::join!(write.write_all(&sent), read.read_exact(&mut back));
+            written.and(got).expect("everything comes back");
+            began.elapsed()
+        };
+        let (first, second) = tokio::join!(ask(200_000), ask(200_000));
+        let both = first.max(second);
+        let least = Duration::from_millis(399);
+        assert!(both >= least, "{both:?} for 400 kB at 1 MB/s");
+        assert_eq!(proxy.bytes(Direction::FromTarget), 400_000);
+        proxy.limit(Direction::FromTarget, None);
+        let alone = Instant::now();
+        ask(400_000).await;
+        assert!(alone.elapsed() < least, "nothing is left of the limit");
     }
 }

@@ -247,8 +247,12 @@ impl Rig {
                 let around = pause.from..pause.from + pause.length * 2;
                 let latency = self.tail.latency(&lane, &around).quantile(1_000);
                 let late = latency.unwrap_or_default();
+                // Told, and not allowed for: a busy machine keeps the load from writing as well.
+                let before = pause.from - NOISE..pause.from + pause.length;
+                let load = self.load.longest_pause(&lane, &before).length;
                 format!(
-                    "{topic}/{partition}: {:.2?} at {at:.1?}, then {late:.2?} late",
+                    "{topic}/{partition}: {:.2?} at {at:.1?}, then {late:.2?} late; the load itself gave it \
+                     nothing for {load:.2?}",
                     pause.length
                 )
             })
@@ -326,7 +330,10 @@ static SHARED: Shared<Rig> = Shared::new();
 /// # Panics
 /// When the scenario fails; logs are shown and kept.
 pub fn scenario(run: impl AsyncFnOnce(&mut Rig) -> Result<()>) {
-    scenario_on(SystemOptions::new("flow", 2, 3), run);
+    let mut options = SystemOptions::new("flow", 2, 3);
+    // So that it can be seen who tells of a partition.
+    options.set_worker("metrics_per_partition", "true");
+    scenario_on(options, run);
 }
 
 /// As [`scenario`], with another system: the same one in all scenarios of a program.

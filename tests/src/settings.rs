@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kreplicator_proto::v1;
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 
 #[expect(
     clippy::disallowed_methods,
@@ -63,6 +64,14 @@ pub fn is_exactly_once() -> bool {
 pub fn seed() -> Option<u64> {
     let seed = variable("KREPLICATOR_SEED")?;
     Some(seed.parse().expect("KREPLICATOR_SEED is a whole number"))
+}
+
+/// Random choices that are made again with `KREPLICATOR_SEED`; prints the seed.
+#[must_use]
+pub fn chance() -> StdRng {
+    let seed = seed().unwrap_or_else(|| rand::rng().random());
+    println!("KREPLICATOR_SEED={seed} makes these choices again");
+    StdRng::seed_from_u64(seed)
 }
 
 /// Where to keep folders of test runs (`KREPLICATOR_TEST_KEEP=<folder>`); None: they are deleted.

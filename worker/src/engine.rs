@@ -92,7 +92,7 @@ pub enum Weakness {
 pub enum PathSeen {
     /// Passed on unopened.
     Passed,
-    /// Opened and encoded anew, by this rule; a stable name such as `compacted_hole`.
+    /// Opened and encoded anew, by this rule; a stable name such as `holes`.
     Rewritten(&'static str),
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::{
-    content, copy,
+    copy,
     ends::Ends,
     figures::Figures,
     fill::{Shape, fill},
@@ -23,7 +23,7 @@ use super::{
 /// When a contestant does not copy everything as it was.
 pub(crate) async fn run(
     stage: &Stage,
-    peers: &[Box<dyn Peer>],
+    peers: &[&dyn Peer],
     options: &Options,
     load: Load,
 ) -> Result<Vec<Figures>> {
@@ -39,7 +39,7 @@ pub(crate) async fn run(
     let mut all = Vec::new();
     for peer in peers {
         let name = peer.name().name();
-        let figures = one(stage, peer.as_ref(), options, shape, &topic, bytes)
+        let figures = one(stage, *peer, options, shape, &topic, bytes)
             .await
             .with_context(|| format!("{name} with load {}", load.name()))?;
         line(&figures.json())?;
@@ -90,7 +90,7 @@ async fn one(
     )?;
     let mut running = peer.start(&job).await?;
     let copy = copy::watch(stage, &mut running, &ends, options.records).await?;
-    let compared = content::compare(stage, topic, &copy_topic).await?;
+    let compared = stage.compare(topic, &copy_topic).await?;
     let repeats = ends.sum().await?.saturating_sub(options.records);
     let latency = match options.latency_seconds {
         0 => None,

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     figures::rounded,
+    findings::{Finding, Measure, Trial},
     options::Load,
     peer::{Job, Layout, Peer, Running},
     procfs::Group,
@@ -37,17 +38,20 @@ const LAST: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// When records do not flow again.
-pub(crate) async fn run(stage: &Stage, peers: &[Box<dyn Peer>]) -> Result<()> {
+pub(crate) async fn run(stage: &Stage, peers: &[&dyn Peer]) -> Result<Vec<Finding>> {
+    let mut all = Vec::new();
     for peer in peers {
         let name = peer.name().name();
-        one(stage, peer.as_ref())
+        let found = one(stage, *peer)
             .await
             .with_context(|| format!("{name}: one of two workers killed"))?;
+        let found = Finding::all(Trial::Failover, peer.name(), found);
+        all.extend(found);
     }
-    Ok(())
+    Ok(all)
 }
 
-async fn one(stage: &Stage, peer: &dyn Peer) -> Result<()> {
+async fn one(stage: &Stage, peer: &dyn Peer) -> Result<[(Measure, f64); 3]> {
     let name = peer.name().name();
     let topic = format!("failover-{name}");
     let copy = peer.target_topic(&topic);
@@ -93,7 +97,12 @@ async fn one(stage: &Stage, peer: &dyn Peer) -> Result<()> {
         "records": ended.sent,
         "repeats": ended.repeats(),
         "missing": ended.missing(),
-    }))
+    }))?;
+    Ok([
+        (Measure::Seconds, flow_again.as_secs_f64()),
+        (Measure::Repeats, ended.repeats() as f64),
+        (Measure::Missing, ended.missing() as f64),
+    ])
 }
 
 /// Position of the worker that uses the most processor time.

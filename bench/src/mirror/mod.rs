@@ -7,13 +7,12 @@
 //! - [`options`]: what to measure.
 //! - [`stage`]: the two clusters. [`record`], [`fill`]: their data.
 //! - [`peer`]: what contestants have in common; [`mm2`] and [`ours`] are they.
-//! - [`contest`]: a load copied by each. [`copy`], [`ends`], [`content`], [`procfs`], [`machine`]: how
+//! - [`contest`]: a load copied by each. [`copy`], [`ends`], [`procfs`], [`machine`]: how
 //!   a copy is measured and checked. [`pulse`], [`latency`]: how long records take.
 //! - [`failover`], [`quiet`], [`distance`]: what is measured only on request.
-//! - [`figures`], [`report`]: results and ratios. [`bounds`]: those that have to be reached.
+//! - [`figures`], [`report`]: results and ratios. [`findings`], [`bounds`]: those that have to be reached.
 
 mod bounds;
-mod content;
 mod contest;
 mod copy;
 mod distance;
@@ -21,6 +20,7 @@ mod ends;
 mod failover;
 mod figures;
 mod fill;
+mod findings;
 mod latency;
 mod machine;
 mod mm2;
@@ -40,6 +40,8 @@ use serde_json::json;
 
 pub(crate) use self::options::Options;
 use self::{
+    bounds::Bound,
+    findings::Trial,
     machine::Machine,
     mm2::MirrorMaker,
     options::PeerName,
@@ -57,16 +59,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(missing) = Tier::Component.missing() {
         anyhow::bail!("the bench cannot run: {missing}");
     }
+    let bounds = [&options.at_least[..], &options.at_most[..]].concat();
+    let unplanned = bounds::unplanned(&bounds, options);
+    ensure!(unplanned.is_empty(), "{}", unplanned.join("; "));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let done = runtime.block_on(measure(options));
+    let done = runtime.block_on(measure(options, &bounds));
     // Threads that still wait for a broker would be waited for.
     runtime.shutdown_background();
     done
 }
 
-async fn measure(options: &Options) -> Result<()> {
+async fn measure(options: &Options, bounds: &[Bound]) -> Result<()> {
     let machine = Machine::look()?;
     say(&format!(
         "{} cores and {} MiB of memory, shared by two brokers, the contestant and this program",
@@ -88,31 +93,42 @@ async fn measure(options: &Options) -> Result<()> {
         "mm2_heap_mebibytes": options.mm2_heap_mebibytes,
     }))?;
     let stage = Stage::start().await?;
-    let mut of_loads = Vec::new();
+    let mut found = Vec::new();
     if options.records > 0 {
         for load in &options.loads {
+            let peers = among(&peers, &options.peers);
             let of_load = contest::run(&stage, &peers, options, *load).await?;
             report::load(&of_load, &machine)?;
-            of_loads.push(of_load);
+            found.extend(findings::of_load(&of_load));
         }
     }
+    let peers = among(&peers, options.peers_of(Trial::Quiet));
     if options.failover {
-        failover::run(&stage, &peers).await?;
+        found.extend(failover::run(&stage, &peers).await?);
     }
     if let Some(partitions) = options.quiet {
-        quiet::run(&stage, &peers, options, partitions).await?;
+        found.extend(quiet::run(&stage, &peers, options, partitions).await?);
     }
     if let Some(round_trip) = options.rtt {
-        distance::run(stage, &peers, options, round_trip).await?;
+        found.extend(distance::run(stage, &peers, options, round_trip).await?);
     }
-    let unmet = bounds::unmet(&options.at_least, &of_loads);
+    let unmet = bounds::unmet(bounds, &found);
     ensure!(unmet.is_empty(), "not reached: {}", unmet.join("; "));
+    if !bounds.is_empty() {
+        say(&format!("all {} bounds are kept", bounds.len()));
+    }
     Ok(())
+}
+
+/// Those of certain names.
+fn among<'a>(peers: &'a [Box<dyn Peer>], names: &[PeerName]) -> Vec<&'a dyn Peer> {
+    let all = peers.iter().map(AsRef::as_ref);
+    all.filter(|peer| names.contains(&peer.name())).collect()
 }
 
 /// The contestants asked for that there are.
 async fn peers(options: &Options) -> Result<Vec<Box<dyn Peer>>> {
-    let mut names = options.peers.clone();
+    let mut names = [&options.peers[..], &options.also_peers].concat();
     names.sort_unstable();
     names.dedup();
     let mut peers: Vec<Box<dyn Peer>> = Vec::new();

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::bounds::Bound;
+use super::{
+    bounds::{self, Bound},
+    findings::Trial,
+};
 
 /// Copies real data between two real brokers with MirrorMaker 2 and with KReplicator.
 #[derive(Debug, Clone, clap::Args)]
@@ -22,6 +25,9 @@ pub(crate) struct Options {
     /// How long latency is measured at 1,000 records/s; 0: not at all.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) latency_seconds: u32,
+    /// Who goes through what the following three ask for, if not all of --peers.
+    #[arg(long, value_name = "PEERS", value_delimiter = ',')]
+    pub(crate) also_peers: Vec<PeerName>,
     /// Also: kill -9 of one of two workers. MirrorMaker 2 may need minutes to recover.
     #[arg(long)]
     pub(crate) failover: bool,
@@ -34,15 +40,32 @@ pub(crate) struct Options {
     /// Also: copy one partition from a source that is this round trip away (`200ms`).
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) rtt: Option<Duration>,
-    /// Ratios of MirrorMaker 2's figures to ours that have to be reached, for scripts; the run fails at its
-    /// end otherwise. `cpu=15,single.cpu=3,records.cpu=1`: cpu, memory, throughput or p99, of the
-    /// engine `batches` if none is named, with every load if none is named.
+    /// Records that are copied from there, for each contestant.
+    #[arg(long, value_name = "RECORDS", default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub(crate) rtt_records: u64,
+    /// With --rtt: the same again over a link that passes this many megabits a second each way.
+    #[arg(long, value_name = "MBIT", requires = "rtt", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) link_mbit: Option<u32>,
+    /// What has to be reached, for scripts; the run fails at its end otherwise. Ratios of MirrorMaker 2's
+    /// figure to ours: cpu, memory, throughput, p99; mb_s of rtt and link; link_percent of link. Of every trial
+    /// that tells it if none is named, of the engine `batches` if none is named:
+    /// `cpu=15,single.cpu=3,records.cpu=1,rtt.mb_s=20`.
     #[arg(
         long,
-        value_name = "[LOAD.][ENGINE.]MEASURE=RATIO",
-        value_delimiter = ','
+        value_name = "[TRIAL.][ENGINE.]MEASURE=VALUE",
+        value_delimiter = ',',
+        value_parser = bounds::at_least
     )]
     pub(crate) at_least: Vec<Bound>,
+    /// The same for what may not be passed: memory_mb and core_percent of quiet, repeats of loads and
+    /// failover, missing and seconds of failover.
+    #[arg(
+        long,
+        value_name = "[TRIAL.][ENGINE.]MEASURE=VALUE",
+        value_delimiter = ',',
+        value_parser = bounds::at_most
+    )]
+    pub(crate) at_most: Vec<Bound>,
     /// Batch size of the producer of the loads, in bytes before compression. As a rule a Java
     /// producer fills its default of 16 KiB after compression.
     #[arg(long, value_name = "BYTES", default_value_t = 32 << 10, value_parser = clap::value_parser!(u32).range(1024..=1 << 20))]
@@ -53,6 +76,37 @@ pub(crate) struct Options {
     /// Java heap of each node of MirrorMaker 2, in MiB.
     #[arg(long, value_name = "MEBIBYTES", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(256..=16_384))]
     pub(crate) mm2_heap_mebibytes: u32,
+}
+
+impl Options {
+    /// Who goes through a trial.
+    pub(crate) fn peers_of(&self, trial: Trial) -> &[PeerName] {
+        match trial {
+            Trial::Load(_) => &self.peers,
+            _ if self.also_peers.is_empty() => &self.peers,
+            _ => &self.also_peers,
+        }
+    }
+
+    /// What contestants are put through.
+    pub(crate) fn trials(&self) -> Vec<Trial> {
+        let mut trials = Vec::new();
+        if self.records > 0 {
+            trials.extend(self.loads.iter().copied().map(Trial::Load));
+        }
+        let others = [
+            (self.failover, Trial::Failover),
+            (self.quiet.is_some(), Trial::Quiet),
+            (self.rtt.is_some(), Trial::Rtt),
+            (self.link_mbit.is_some(), Trial::Link),
+        ];
+        trials.extend(
+            others
+                .iter()
+                .filter_map(|(is_asked, trial)| is_asked.then_some(*trial)),
+        );
+        trials
+    }
 }
 
 /// What the source topic holds.
@@ -112,6 +166,14 @@ impl PeerName {
 }
 
 #[cfg(test)]
+impl Options {
+    /// Of a command line that is legal.
+    pub(crate) fn of_line(line: &str) -> Self {
+        tests::parse(line).expect("legal")
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use clap::Parser;
 
@@ -123,7 +185,7 @@ mod tests {
         options: Options,
     }
 
-    fn parse(line: &str) -> Result<Options, clap::Error> {
+    pub(super) fn parse(line: &str) -> Result<Options, clap::Error> {
         let words = std::iter::once("bench").chain(line.split_whitespace());
         Line::try_parse_from(words).map(|line| line.options)
     }
@@ -145,6 +207,10 @@ mod tests {
         assert!(parse("--peers mm1").is_err());
         assert!(parse("--quiet 0").is_err());
         assert!(parse("--at-least cpu").is_err());
-        assert!(parse("--at-least cpu=15,single.cpu=3").is_ok());
+        assert!(parse("--at-most cpu=1").is_err());
+        assert!(parse("--link-mbit 100").is_err(), "at no distance");
+        let bounded = parse("--at-least cpu=15,single.cpu=3 --at-most quiet.memory_mb=150");
+        let bounded = bounded.expect("legal");
+        assert_eq!((bounded.at_least.len(), bounded.at_most.len()), (2, 1));
     }
 }

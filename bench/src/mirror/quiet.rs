@@ -11,6 +11,7 @@ use super::{
     ends::Ends,
     figures::{quotient, rounded},
     fill::{Shape, fill},
+    findings::{Finding, Measure, Trial},
     options::{Load, Options},
     peer::{Job, Layout, Peer},
     report::{line, say},
@@ -19,8 +20,8 @@ use super::{
 
 /// Most partitions of a topic.
 const TOPIC_PARTITIONS: u32 = 100;
-/// Rest between the proof that everything is watched and the measurement.
-const REST: Duration = Duration::from_secs(15);
+/// Longest rest between the proof that everything is watched and the measurement; not longer than that.
+const REST_MAX: Duration = Duration::from_secs(15);
 
 /// Measures each contestant and prints a line for it.
 ///
@@ -28,10 +29,10 @@ const REST: Duration = Duration::from_secs(15);
 /// When a contestant does not come to watch all partitions.
 pub(crate) async fn run(
     stage: &Stage,
-    peers: &[Box<dyn Peer>],
+    peers: &[&dyn Peer],
     options: &Options,
     partitions: u32,
-) -> Result<()> {
+) -> Result<Vec<Finding>> {
     let (count, each) = topics_of(partitions);
     let topics: Vec<String> = (0..count).map(|number| format!("quiet-{number}")).collect();
     let each = i32::try_from(each)?;
@@ -45,14 +46,17 @@ pub(crate) async fn run(
         let config = stage.source.client_config();
         fill(config, shape, topic.clone(), each, u64::try_from(each)?).await?;
     }
+    let mut all = Vec::new();
     for peer in peers {
         let name = peer.name().name();
-        one(stage, peer.as_ref(), options, &topics, each)
+        let found = one(stage, *peer, options, &topics, each)
             .await
             .with_context(|| format!("{name}: {partitions} quiet partitions"))?;
+        all.extend(Finding::all(Trial::Quiet, peer.name(), found));
     }
-    let all: Vec<&str> = topics.iter().map(String::as_str).collect();
-    stage.source.delete_topics(&all).await
+    let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+    stage.source.delete_topics(&topics).await?;
+    Ok(all)
 }
 
 /// Topics of at most 100 partitions that together have `partitions` or a few more.
@@ -67,7 +71,7 @@ async fn one(
     options: &Options,
     topics: &[String],
     each: i32,
-) -> Result<()> {
+) -> Result<[(Measure, f64); 2]> {
     let name = peer.name().name();
     let copies: Vec<String> = topics
         .iter()
@@ -89,11 +93,11 @@ async fn one(
     let ends = Ends::of(&stage.target.client_config(), &copies, each)?;
     let mut running = peer.start(&job).await?;
     copy::wait(&mut running, &ends, partitions).await?;
-    sleep_until(Instant::now() + REST).await;
+    let time = Duration::from_secs(u64::from(options.quiet_seconds));
+    sleep_until(Instant::now() + time.min(REST_MAX)).await;
 
     let mut group = running.group();
     let (began, before) = (Instant::now(), group.sample()?);
-    let time = Duration::from_secs(u64::from(options.quiet_seconds));
     sleep_until(began + time).await;
     let (took, after) = (began.elapsed(), group.sample()?);
     running.check()?;
@@ -115,7 +119,12 @@ async fn one(
     }))?;
     drop(running);
     let all: Vec<&str> = copies.iter().map(String::as_str).collect();
-    stage.target.delete_topics(&all).await
+    stage.target.delete_topics(&all).await?;
+    let peak = after.peak_bytes.max(after.resident_bytes);
+    Ok([
+        (Measure::MemoryMb, peak as f64 / 1e6),
+        (Measure::CorePercent, share * 100.0),
+    ])
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use kreplicator_tests::kafka::{KafkaCluster, KafkaOptions};
+use kreplicator_tests::{
+    commands::verify_copy,
+    kafka::{KafkaCluster, KafkaOptions},
+};
 use tokio::time::{Instant, sleep_until};
 
 /// Partitions of every topic but those of special measurements.
@@ -34,6 +37,15 @@ impl Stage {
             KafkaCluster::start(broker("b"))
         )?;
         Ok(Self { source, target })
+    }
+
+    /// Compares every record of a topic with its copy, by a program that shares nothing with what made it;
+    /// tells how many. Records that came twice are no difference, they are counted.
+    ///
+    /// # Errors
+    /// When one is missing, altered, out of order, or none of the source.
+    pub(crate) async fn compare(&self, source: &str, copy: &str) -> Result<u64> {
+        verify_copy((&self.source, source), (&self.target, copy)).await
     }
 
     /// Processor time that both brokers have used.

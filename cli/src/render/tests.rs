@@ -156,7 +156,7 @@ fn tasks() -> Vec<tasks::Task> {
             engine: v1::Engine::Batches.into(),
             delivery: "exactly_once".to_owned(),
             path: "rewritten".to_owned(),
-            path_reason: "compacted_hole".to_owned(),
+            path_reason: "holes".to_owned(),
             ..v1::TaskReport::default()
         }),
         reason: "worker lost".to_owned(),

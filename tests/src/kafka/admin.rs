@@ -8,7 +8,7 @@ use rdkafka::{
     admin::{
         AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
     },
-    consumer::{BaseConsumer, Consumer as _},
+    consumer::{BaseConsumer, CommitMode, Consumer as _},
     types::RDKafkaErrorCode,
 };
 
@@ -247,6 +247,28 @@ impl KafkaCluster {
                 }
             }
             Ok(found)
+        })
+        .await
+    }
+
+    /// Commits an offset for a group that has no members, as `kafka-consumer-groups --reset-offsets` does.
+    ///
+    /// # Errors
+    /// When the cluster refuses it.
+    pub async fn commit(
+        &self,
+        group: &str,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+    ) -> Result<()> {
+        let mut config = self.client_config();
+        config.set("group.id", group);
+        let mut committed = TopicPartitionList::new();
+        committed.add_partition_offset(topic, partition, Offset::Offset(offset))?;
+        blocking(move || {
+            let consumer: BaseConsumer = config.create()?;
+            Ok(consumer.commit(&committed, CommitMode::Sync)?)
         })
         .await
     }

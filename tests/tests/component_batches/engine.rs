@@ -28,26 +28,44 @@ pub(crate) fn engine(times: Times) -> Arc<dyn Engine> {
     engine_with("worker-1", times, lines()).0
 }
 
+/// An engine with this budget and lines of its own.
+pub(crate) fn engine_within(times: Times, budget: Arc<Budget>) -> Arc<dyn Engine> {
+    engine_of(config("worker-1", times), budget, lines()).0
+}
+
 /// The same as a worker of several that share lines, and what kills it.
 pub(crate) fn engine_with(
     worker: &str,
     times: Times,
     lines: Arc<dyn LineBook>,
 ) -> (Arc<dyn Engine>, CancellationToken) {
-    let config = BatchConfig {
+    engine_of(config(worker, times), Budget::new(64 << 20), lines)
+}
+
+/// Settings of a worker.
+pub(crate) fn config(worker: &str, times: Times) -> BatchConfig {
+    BatchConfig {
         checkpoint_interval: times.checkpoint_interval,
         recommit_interval: times.recommit_interval,
         inspection_interval: times.inspection_interval,
         retry_min: times.retry_min,
         retry_max: times.retry_max,
         ..BatchConfig::new(WorkerId::new(worker).expect("legal"))
-    };
+    }
+}
+
+/// An engine of these settings, and what kills it.
+pub(crate) fn engine_of(
+    config: BatchConfig,
+    budget: Arc<Budget>,
+    lines: Arc<dyn LineBook>,
+) -> (Arc<dyn Engine>, CancellationToken) {
     let kill = CancellationToken::new();
     let engine = BatchEngine::new(
         config,
         Arc::new(ProcessSecrets),
         Arc::new(Open),
-        Budget::new(64 << 20),
+        budget,
         lines,
         kill.clone(),
     );

@@ -4,6 +4,7 @@
 mod bench;
 mod engine;
 mod exact;
+mod expiry;
 mod lines;
 mod nearest;
 mod replaced;

@@ -15,6 +15,11 @@ use crate::bench::{Open, Times};
 
 /// An engine with a budget of 64 MiB.
 pub(crate) fn engine(times: Times) -> Arc<dyn Engine> {
+    engine_within(times, Budget::new(64 << 20))
+}
+
+/// An engine with this budget.
+pub(crate) fn engine_within(times: Times, budget: Arc<Budget>) -> Arc<dyn Engine> {
     let config = RecordsConfig {
         checkpoint_interval: times.checkpoint_interval,
         recommit_interval: times.recommit_interval,
@@ -29,7 +34,7 @@ pub(crate) fn engine(times: Times) -> Arc<dyn Engine> {
         config,
         Arc::new(ProcessSecrets),
         Arc::new(Open),
-        Budget::new(64 << 20),
+        budget,
         CancellationToken::new(),
     )
 }

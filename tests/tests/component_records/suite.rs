@@ -1,5 +1,7 @@
 //! What every engine has to do on real Kafka: fidelity, refusals, transactions, expiry, security.
 
+#[path = "suite/aborted.rs"]
+mod aborted;
 #[path = "suite/positions.rs"]
 pub(crate) mod positions;
 #[path = "suite/renewal.rs"]
@@ -345,40 +347,6 @@ async fn c016_c114_transactions_are_read_as_committed_and_the_lag_comes_to_zero(
     .await?;
     producer.commit_transaction(PATIENCE)?;
     caught_up(task.as_ref(), 46).await?;
-    assert_eq!(task.stop(STOP).await, Stopped::Clean);
-    engine.close(PATIENCE).await;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn c018_a_long_run_of_aborted_records_is_passed_with_progress_on_the_way() -> Result<()> {
-    if skip(Tier::Component) {
-        return Ok(());
-    }
-    let cluster = cluster("aborted").await?;
-    topic_pair(&cluster, "orders", 1, &[]).await?;
-    let producer = producer(&cluster, &[("transactional.id", "test")])?;
-    producer.init_transactions(PATIENCE)?;
-    let large: Vec<_> = (0..40).map(|_| Rec::new(vec![b'x'; 100_000])).collect();
-    for _ in 0..25 {
-        producer.begin_transaction()?;
-        send(&producer, "orders", 0, &large)?;
-        producer.flush(PATIENCE)?;
-        producer.abort_transaction(PATIENCE)?;
-    }
-    let end = 25 * 41;
-    let engine = engine(quick());
-    let task = engine.start(spec("orders", 0), context(&cluster));
-    let status = caught_up(task.as_ref(), end).await?;
-    assert_eq!(status.records_total, 0, "nothing was committed");
-    producer.begin_transaction()?;
-    send(&producer, "orders", 0, &[Rec::new("the one")])?;
-    producer.commit_transaction(PATIENCE)?;
-    caught_up(task.as_ref(), end + 2).await?;
-    assert_eq!(
-        values(&read(&cluster, "copy.orders", 0).await?),
-        ["the one"]
-    );
     assert_eq!(task.stop(STOP).await, Stopped::Clean);
     engine.close(PATIENCE).await;
     Ok(())

@@ -23,6 +23,9 @@ use tokio_util::task::TaskTracker;
 /// Time of a call.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What the client calls itself.
+pub(crate) const CLIENT: &str = "kreplicator-wire-test";
+
 /// A deadline from now.
 pub(crate) fn soon() -> Instant {
     Instant::now() + PATIENCE
@@ -65,7 +68,7 @@ pub(crate) fn settings(cluster: &KafkaCluster, security: spec::Security) -> Sett
         client_options: BTreeMap::new(),
         expected_cluster_id: None,
     };
-    Settings::of(&cluster, "kreplicator-wire-test")
+    Settings::of(&cluster, CLIENT)
 }
 
 /// A client of an open cluster.

@@ -5,5 +5,6 @@ mod batch;
 mod bench;
 mod calls;
 mod flow;
+mod quota;
 mod restarts;
 mod security;

@@ -5,11 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use kreplicator_proto::v1;
 use kreplicator_tests::{kafka::KafkaCluster, rig::lanes, wait};
-use rdkafka::{
-    Offset, TopicPartitionList,
-    admin::AdminOptions,
-    consumer::{BaseConsumer, CommitMode, Consumer as _},
-};
+use rdkafka::{Offset, TopicPartitionList, admin::AdminOptions};
 
 use crate::stage::{LINK, SOON, Stage, scenario, unsaid};
 
@@ -78,7 +74,8 @@ fn c005_a_checkpoint_beyond_the_log_end_stops_its_task_until_it_is_reset() {
         let saved = stop_in_the_middle(stage, TOPIC).await?;
         let log = stage.one.watermarks(TOPIC).await?;
         let beyond = log[&1].1 + 1_000;
-        commit(&stage.one, TOPIC, 1, beyond).await?;
+        let group = format!("kreplicator.{LINK}");
+        stage.one.commit(&group, TOPIC, 1, beyond).await?;
         stage.system.start_missing().await?;
 
         let cause = wait::until("the fault of the task", SOON, async || {
@@ -102,7 +99,7 @@ fn c005_a_checkpoint_beyond_the_log_end_stops_its_task_until_it_is_reset() {
             "it was copied: {seen}"
         );
 
-        commit(&stage.one, TOPIC, 1, saved[&1]).await?;
+        stage.one.commit(&group, TOPIC, 1, saved[&1]).await?;
         let produced = stage.counts_of(TOPIC);
         let report = stage.tail.complete(&produced, SOON).await?;
         ensure!(report.is_exact(), "{report}");
@@ -159,17 +156,4 @@ async fn delete_before(
             .with_context(|| format!("partition {}", element.partition()))?;
     }
     Ok(())
-}
-
-/// As `kafka-consumer-groups --reset-offsets` does.
-async fn commit(cluster: &KafkaCluster, topic: &str, partition: i32, offset: i64) -> Result<()> {
-    let mut config = cluster.client_config();
-    config.set("group.id", format!("kreplicator.{LINK}"));
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(topic, partition, Offset::Offset(offset))?;
-    let committed = tokio::task::spawn_blocking(move || {
-        let consumer: BaseConsumer = config.create()?;
-        consumer.commit(&list, CommitMode::Sync)
-    });
-    Ok(committed.await??)
 }

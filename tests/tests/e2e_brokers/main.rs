@@ -5,8 +5,9 @@
 mod checkpoints;
 mod deleted_topics;
 mod leaders;
+mod moves;
 mod one_away;
-mod source_leaders;
+mod random_moves;
 mod stage;
 mod target_faults;
 mod too_large;

@@ -8,6 +8,7 @@ mod c_compaction;
 mod d_times_and_codecs;
 mod e_too_large;
 mod f_damage;
+mod g_paths;
 mod raw;
 mod sides;
 mod stage;

@@ -14,12 +14,15 @@ use kreplicator_tests::{
     wait,
 };
 
-use crate::sides::{SIDES, Side};
+use crate::sides::{BATCHES, SIDES, Side};
 
 /// How long anything may take that takes no time on a machine of its own.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// How long nothing may happen where nothing is to happen: some retries of a faulted task.
 const WATCHED: Duration = Duration::from_secs(2);
+
+/// The path that a batch takes, and why that one, as status and metrics name them.
+pub(crate) type Way<'a> = (&'a str, &'a str);
 
 pub(crate) struct Stage {
     pub(crate) system: System,
@@ -201,13 +204,43 @@ impl Stage {
         topic: &str,
         batches: (&'static str, &'static str),
     ) -> Result<()> {
+        self.check_promise(topic, 0, batches).await
+    }
+
+    /// The same of any partition.
+    pub(crate) async fn check_promise(
+        &self,
+        topic: &str,
+        partition: i32,
+        batches: (&'static str, &'static str),
+    ) -> Result<()> {
         for side in SIDES {
-            let task = self.task(side, topic, 0).await?.context("a task")?;
+            let task = self.task(side, topic, partition).await?.context("a task")?;
             let report = task.report.clone().context("a report")?;
             let told = (report.delivery.as_str(), report.delivery_reason.as_str());
             ensure!(told == side.promise(batches), "{task:?}");
         }
         Ok(())
+    }
+
+    /// How many batches of the link of [`BATCHES`] went which way so far, by the worker's metrics.
+    pub(crate) async fn went(&mut self, way: Way<'_>) -> Result<u64> {
+        let (path, reason) = way;
+        let labels = [("link", BATCHES.link), ("path", path), ("reason", reason)];
+        let labels = labels.map(|(name, value)| format!("{name}=\"{value}\""));
+        let mut sum = 0.0;
+        for worker in self.system.workers().values() {
+            for (series, value) in worker.metrics().await? {
+                let is_of = |label: &String| series.contains(label);
+                if series.starts_with("kreplicator_worker_batches_total{")
+                    && labels.iter().all(is_of)
+                {
+                    sum += value;
+                }
+            }
+        }
+        ensure!(sum.fract() == 0.0 && sum >= 0.0, "{sum} batches");
+        Ok(sum as u64)
     }
 
     /// Waits until the links promise as much, where that of batches promises `batches`.

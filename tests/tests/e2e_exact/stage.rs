@@ -10,8 +10,9 @@ use kreplicator_tests::{
     system::{LEASE, SystemOptions},
     wait,
 };
-use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use tokio::time::sleep;
+
+pub(crate) use kreplicator_tests::settings::chance;
 
 pub(crate) const WORKERS: [&str; 2] = ["worker-1", "worker-2"];
 
@@ -34,13 +35,6 @@ pub(crate) fn scenario(run: impl AsyncFnOnce(&mut Rig) -> Result<()>) {
         .controller_settings
         .retain(|(name, _)| !is_default(name));
     rig::scenario_on(options, run);
-}
-
-/// Random choices that are made again with `KREPLICATOR_SEED`.
-pub(crate) fn chance() -> StdRng {
-    let seed = settings::seed().unwrap_or_else(|| rand::rng().random());
-    println!("KREPLICATOR_SEED={seed} makes these choices again");
-    StdRng::seed_from_u64(seed)
 }
 
 /// Lets the other controller lead. One worker is suspected falsely within a minute and no more, but a leader

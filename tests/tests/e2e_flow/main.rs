@@ -4,7 +4,11 @@
 mod a_subscribe;
 mod b_growth;
 mod c_scale_out;
+mod d_frozen_worker;
 mod d_worker_loss;
 mod e_control_plane;
 mod f_mass;
 mod k_lag;
+mod l_metrics;
+mod m_any_controller;
+mod scrapes;

@@ -1,6 +1,8 @@
 //! Secured clusters, wrong input, and the command line, on one small system.
 
 mod command_line;
+mod permissions;
+mod readme;
 mod refusals;
 mod security;
 
@@ -17,6 +19,8 @@ use kreplicator_tests::{
 };
 
 const DEADLINE: Duration = Duration::from_secs(30);
+/// Who may pass to the secured cluster.
+const USER: &str = "alice";
 /// Secrets that must never be shown.
 const RIGHT: &str = "open-sesame-7f3a";
 const WRONG: &str = "close-sesame-91bc";
@@ -34,8 +38,16 @@ impl Small {
     async fn start() -> Result<Self> {
         let secured = KafkaOptions {
             tls: TlsMode::Mutual,
-            ..KafkaOptions::single("secured").user("alice", RIGHT)
+            ..KafkaOptions::single("secured").user(USER, RIGHT)
         };
+        // Whoever is let in may do everything where no rule says otherwise; the harness always.
+        let secured = secured
+            .property(
+                "authorizer.class.name",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            )
+            .property("allow.everyone.if.no.acl.found", "true")
+            .property("super.users", "User:ANONYMOUS");
         let mut options = SystemOptions::new("input", 1, 1);
         options.env = vec![
             ("RIGHT_PASSWORD".to_owned(), RIGHT.to_owned()),
@@ -83,7 +95,7 @@ impl Small {
                 }),
                 sasl: Some(v1::Sasl {
                     mechanism: mechanism.into(),
-                    username: "alice".to_owned(),
+                    username: USER.to_owned(),
                     password: Some(v1::SecretRef {
                         from: Some(password),
                     }),

@@ -6,17 +6,22 @@ use anyhow::{Result, ensure};
 use kreplicator_proto::v1;
 use kreplicator_tests::{
     api::{self, Api},
+    load::{Load, LoadOptions},
+    rig,
+    tail::Tail,
     wait,
 };
+use tokio::time::Instant;
 use tonic::Code;
 
 use crate::{DEADLINE, Small, scenario};
 
-/// Checks the code of a refusal and that it names what is wrong.
+/// Checks the code of a refusal, that it names what is wrong, and that it says what to do.
 fn refused<T: std::fmt::Debug>(
     answer: Result<T, tonic::Status>,
     codes: &[Code],
     named: &[&str],
+    remedy: &str,
 ) -> Result<()> {
     let status = match answer {
         Ok(answer) => anyhow::bail!("not refused: {answer:?}; expected to hear of {named:?}"),
@@ -30,6 +35,11 @@ fn refused<T: std::fmt::Debug>(
             status.message()
         );
     }
+    ensure!(
+        status.message().contains(remedy),
+        "does not say to {remedy:?}: {:?}",
+        status.message()
+    );
     Ok(())
 }
 
@@ -86,11 +96,14 @@ fn wrong_links_and_subscriptions_are_refused_by_name_and_leave_nothing_behind() 
         let before = declared(api).await?;
 
         let link = api::link("x", "nowhere", "other", "");
-        refused(api.put_link(link).await, ABSENT, &["nowhere"])?;
+        let correct = "declare it or correct the name";
+        refused(api.put_link(link).await, ABSENT, &["nowhere"], correct)?;
         let link = api::link("x", "plain", "plain", "");
-        refused(api.put_link(link).await, INVALID, &["plain"])?;
+        let two = "a link joins two clusters";
+        refused(api.put_link(link).await, INVALID, &["plain"], two)?;
         let link = api::link("Not A Name", "plain", "other", "");
-        refused(api.put_link(link).await, INVALID, &["Not A Name"])?;
+        let letters = "may hold only lower-case letters, digits";
+        refused(api.put_link(link).await, INVALID, &["Not A Name"], letters)?;
         let clash = v1::Link {
             naming: Some(v1::Naming {
                 rename: [("one", "same"), ("two", "same")]
@@ -100,33 +113,63 @@ fn wrong_links_and_subscriptions_are_refused_by_name_and_leave_nothing_behind() 
             }),
             ..api::link("x", "plain", "other", "")
         };
-        refused(api.put_link(clash).await, INVALID, &["same"])?;
+        let own = "give each its own";
+        refused(api.put_link(clash).await, INVALID, &["same"], own)?;
         let no_servers = api::cluster("empty", Vec::new());
-        refused(api.put_cluster(no_servers).await, INVALID, &["bootstrap"])?;
+        let one = "give at least one host:port";
+        refused(
+            api.put_cluster(no_servers).await,
+            INVALID,
+            &["bootstrap"],
+            one,
+        )?;
         let owned = v1::Cluster {
             client_options: [("acks".to_owned(), "0".to_owned())].into(),
             ..api::cluster("owned", vec!["127.0.0.1:1".to_owned()])
         };
-        refused(api.put_cluster(owned).await, INVALID, &["acks"])?;
+        let leave = "is set by KReplicator; it carries the delivery guarantee; leave it out";
+        refused(api.put_cluster(owned).await, INVALID, &["acks"], leave)?;
 
         let subscribe =
             async |subscriptions: Vec<v1::Subscription>| api.subscribe(subscriptions).await;
         let one = api::topic("plain-other", "exists");
-        for (subscription, codes, named) in [
-            (api::topic("no-link", "exists"), ABSENT, "no-link"),
-            (api::topic("plain-other", "absent"), ABSENT, "absent"),
-            (api::topic("plain-other", "a b"), INVALID, "a b"),
-            (api::pattern("plain-other", "a(", &[]), INVALID, "a("),
-            (api::pattern("plain-other", ".*", &["[z"]), INVALID, "[z"),
+        let expression = "is no regular expression (RE2 syntax)";
+        for (subscription, codes, named, remedy) in [
+            (api::topic("no-link", "exists"), ABSENT, "no-link", correct),
+            (
+                api::topic("plain-other", "absent"),
+                ABSENT,
+                "absent",
+                "create it, correct the name, or allow missing topics",
+            ),
+            (
+                api::topic("plain-other", "a b"),
+                INVALID,
+                "a b",
+                "a pattern goes in `pattern`",
+            ),
+            (
+                api::pattern("plain-other", "a(", &[]),
+                INVALID,
+                "a(",
+                expression,
+            ),
+            (
+                api::pattern("plain-other", ".*", &["[z"]),
+                INVALID,
+                "[z",
+                expression,
+            ),
             (
                 api::topic("plain-other", "__kreplicator_origins"),
                 INVALID,
                 "__kreplicator_origins",
+                "name another",
             ),
         ] {
             // The good one beside it is not taken either.
             let both = vec![one.clone(), subscription];
-            refused(subscribe(both).await, codes, &[named])?;
+            refused(subscribe(both).await, codes, &[named], remedy)?;
         }
         let after = declared(api).await?;
         ensure!(before == after, "left behind:\n{before}\n{after}");
@@ -146,7 +189,8 @@ fn c074_links_that_would_copy_in_a_circle_are_refused_and_named() {
             .await?;
         let back = vec![api::pattern("other-plain", "loop-.*", &[])];
         let answer = api.subscribe(back).await;
-        refused(answer, INVALID, &["other-plain", "plain-other", "prefix"])?;
+        let names = &["other-plain", "plain-other"];
+        refused(answer, INVALID, names, "give each of them a prefix")?;
         api.delete_link("other-plain").await?;
         api.unsubscribe(vec![api::reference("plain-other", "/loop-.*/")])
             .await?;
@@ -175,7 +219,7 @@ fn c112_a_repeated_request_gives_the_same_answer_and_changes_nothing() {
         };
         let answer = small.api.subscribe_with(&other).await;
         let codes = &[Code::InvalidArgument, Code::AlreadyExists];
-        refused(answer, codes, &[&other.request_id])?;
+        refused(answer, codes, &[&other.request_id], "use a new one")?;
         small
             .api
             .unsubscribe(vec![api::reference("plain-other", "once")])
@@ -185,6 +229,7 @@ fn c112_a_repeated_request_gives_the_same_answer_and_changes_nothing() {
             small.api.unsubscribe(gone).await,
             &[Code::NotFound],
             &["once"],
+            "list what exists with `kreplicator get subscriptions`",
         )
     });
 }
@@ -205,25 +250,17 @@ fn c067_a_target_topic_with_too_few_partitions_is_told_of_and_not_written_to() {
         api.put_link(link).await?;
         small.plain.create_topic("wide", 3, &[]).await?;
         small.secured.create_topic("fixed.wide", 1, &[]).await?;
-        let answer = api.subscribe(vec![api::topic("no-grow", "wide")]).await;
-        match answer {
-            // Refused at once …
-            Err(status) => refused::<()>(Err(status), INVALID, &["fixed.wide", "partitions"])?,
-            // … or told in the status.
-            Ok(_) => {
-                let problem = wait::until("the problem in the status", DEADLINE, async || {
-                    let info = api.subscription("no-grow", "wide").await?;
-                    let topics = info.status.unwrap_or_default().topics;
-                    let problem = topics.into_iter().map(|topic| topic.problem).next();
-                    Ok(problem.filter(|problem| !problem.is_empty()))
-                })
-                .await?;
-                ensure!(
-                    problem.contains("fixed.wide") && problem.contains("partition"),
-                    "{problem}"
-                );
-            }
-        }
+        api.subscribe(vec![api::topic("no-grow", "wide")]).await?;
+        let problem = wait::until("the problem in the status", DEADLINE, async || {
+            let info = api.subscription("no-grow", "wide").await?;
+            let topics = info.status.unwrap_or_default().topics;
+            let problem = topics.into_iter().map(|topic| topic.problem).next();
+            Ok(problem.filter(|problem| !problem.is_empty()))
+        })
+        .await?;
+        let told = "target topic fixed.wide on cluster other has 1 partitions and its source 3; add partitions to \
+                    it, or drop refuse_grow from link no-grow";
+        ensure!(problem == told, "{problem}");
         let still = small.secured.partitions("fixed.wide").await?;
         ensure!(still == 1, "it was grown to {still}");
         wait::holds_for(
@@ -236,6 +273,53 @@ fn c067_a_target_topic_with_too_few_partitions_is_told_of_and_not_written_to() {
         )
         .await?;
         api.delete_link("no-grow").await?;
+        Ok(())
+    });
+}
+
+/// C067: more partitions on the target are no fault; the last ones stay empty, and that is said.
+#[test]
+fn c067_a_target_topic_with_more_partitions_is_accepted_and_warned_of() {
+    scenario(async |small| {
+        declare(small).await?;
+        let api = &small.api;
+        api.put_link(api::link("roomy", "plain", "other", "roomy."))
+            .await?;
+        small.plain.create_topic("narrow", 3, &[]).await?;
+        small.secured.create_topic("roomy.narrow", 5, &[]).await?;
+        let options = LoadOptions {
+            records_per_second: 100,
+            padding: 0,
+        };
+        let load = Load::start(&small.plain.client_config(), options)?;
+        load.add("narrow", 3);
+        let tail = Tail::start(&small.secured.client_config())?;
+        tail.follow("roomy.narrow");
+        api.subscribe(vec![api::topic("roomy", "narrow")]).await?;
+        let subscribed = Instant::now();
+        for lane in rig::lanes("roomy.narrow", 0..3) {
+            tail.first_arrival(&lane, subscribed, DEADLINE).await?;
+        }
+        let produced = load.finish(DEADLINE).await?.into_iter();
+        let renamed = produced
+            .map(|((topic, partition), count)| ((format!("roomy.{topic}"), partition), count));
+        let report = tail.complete(&renamed.collect(), DEADLINE).await?;
+        ensure!(report.is_exact(), "{report}");
+        let watermarks = small.secured.watermarks("roomy.narrow").await?;
+        ensure!(watermarks.len() == 5, "it has {watermarks:?} now");
+        let is_empty = |partition| watermarks[&partition].1 == 0;
+        ensure!(is_empty(3) && is_empty(4), "{watermarks:?}");
+        let info = api.subscription("roomy", "narrow").await?;
+        let topics = info.status.unwrap_or_default().topics;
+        ensure!(topics[0].problem.is_empty(), "{topics:?}");
+        let warning = "has 5 partitions and its source 3: the last ones stay empty";
+        let log = small.system.controllers()[0].log_tail();
+        let said = log.lines().find(|line| line.contains(warning));
+        ensure!(
+            said.is_some_and(|line| line.contains("WARN") && line.contains("roomy.narrow")),
+            "no warning: {log}"
+        );
+        small.api.delete_link("roomy").await?;
         Ok(())
     });
 }

@@ -77,7 +77,7 @@ async fn the_first_report_is_full_and_the_next_tells_what_changed() {
         (delivery.as_str(), path.as_str()),
         ("exactly_once", "rewritten")
     );
-    assert_eq!(report.path_reason, "compacted_hole");
+    assert_eq!(report.path_reason, "holes");
 
     let second = builder.reports(Instant::now());
     assert!(!second[0].full);

@@ -198,7 +198,7 @@ pub(crate) fn status(state: State) -> Status {
         in_flight_records: 7,
         engine: spec::Engine::Batches,
         delivery: Some(Delivery::ExactlyOnce),
-        path: Some(PathSeen::Rewritten("compacted_hole")),
+        path: Some(PathSeen::Rewritten("holes")),
     }
 }
 
