@@ -38,6 +38,7 @@ struct Topic {
     target_topic: String,
     partitions: i32,
     problem: Option<String>,
+    note: Option<String>,
 }
 
 impl From<v1::SubscriptionInfo> for Subscription {
@@ -55,6 +56,7 @@ impl From<v1::SubscriptionInfo> for Subscription {
             target_topic: topic.target_topic,
             partitions: topic.partitions,
             problem: some(topic.problem),
+            note: some(topic.note),
         });
         Self {
             link: subscription.link,
@@ -100,7 +102,7 @@ impl Listed for Subscription {
     const HEADINGS: &'static [&'static str] = &[
         "LINK", "TOPICS", "HEALTH", "MATCHED", "RUNNING", "LAG", "CAUSE",
     ];
-    const WIDE: &'static [&'static str] = &["SINCE", "START", "EXCLUDED", "FIRST PROBLEM"];
+    const WIDE: &'static [&'static str] = &["SINCE", "START", "EXCLUDED", "FIRST PROBLEM OR NOTE"];
 
     fn cells(&self) -> Vec<String> {
         vec![
@@ -116,11 +118,12 @@ impl Listed for Subscription {
 
     fn wide_cells(&self) -> Vec<String> {
         let problem = self.topics.iter().find_map(|topic| topic.problem.clone());
+        let note = self.topics.iter().find_map(|topic| topic.note.clone());
         vec![
             units::time_cell(self.since.as_ref()),
             self.start.clone().unwrap_or_default(),
             self.exclude.join(" "),
-            problem.unwrap_or_default(),
+            problem.or(note).unwrap_or_default(),
         ]
     }
 }

@@ -100,7 +100,7 @@ fn links() -> Vec<links::Link> {
 }
 
 fn subscriptions() -> Vec<subscriptions::Subscription> {
-    let of = |id: &str, by, lag_records, problem: &str| v1::SubscriptionInfo {
+    let of = |id: &str, by, lag_records, (problem, note): (&str, &str)| v1::SubscriptionInfo {
         id: id.to_owned(),
         subscription: Some(v1::Subscription {
             link: "east-west".to_owned(),
@@ -115,6 +115,7 @@ fn subscriptions() -> Vec<subscriptions::Subscription> {
                 target_topic: "east.orders".to_owned(),
                 partitions: 4,
                 problem: problem.to_owned(),
+                note: note.to_owned(),
             }],
             topics_total: 1,
             tasks: counts(4, 4),
@@ -128,9 +129,10 @@ fn subscriptions() -> Vec<subscriptions::Subscription> {
         exclude: vec!["events\\.debug".to_owned()],
     });
     let problem = "target topic has 2 partitions, 4 wanted";
+    let note = "has 8 partitions and its source 4: the last ones stay empty";
     [
-        of("orders", topic, Some(0), ""),
-        of("/events\\..*/", pattern, Some(12_345), problem),
+        of("orders", topic, Some(0), ("", note)),
+        of("/events\\..*/", pattern, Some(12_345), (problem, "")),
     ]
     .map(subscriptions::Subscription::from)
     .into()

@@ -92,6 +92,12 @@ fn status<'a>(
             (None, Some(problem)) => problem.message.clone(),
             (None, None) => String::new(),
         },
+        note: picture
+            .fleet
+            .target_notes
+            .get(topic)
+            .cloned()
+            .unwrap_or_default(),
     };
     v1::SubscriptionStatus {
         health: condition.health.into(),

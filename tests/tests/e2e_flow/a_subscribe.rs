@@ -15,8 +15,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// From the call to the first record at the target.
 const FIRST_RECORD: Duration = Duration::from_secs(2);
 /// From the making of a topic until it is known: an interval, a tenth of it by which each differs from the
-/// others, and what the look takes.
-const NOTICED: Duration = DISCOVERY_INTERVAL.saturating_add(Duration::from_millis(200 + 300));
+/// others, and what the look takes, on a machine that is busy with all of this.
+const NOTICED: Duration = DISCOVERY_INTERVAL.saturating_add(Duration::from_millis(200 + 800));
 
 #[test]
 fn a_subscribed_topic_flows_within_two_seconds_and_stops_when_unsubscribed() {

@@ -313,6 +313,7 @@ fn c067_a_target_topic_with_more_partitions_is_accepted_and_warned_of() {
         let topics = info.status.unwrap_or_default().topics;
         ensure!(topics[0].problem.is_empty(), "{topics:?}");
         let warning = "has 5 partitions and its source 3: the last ones stay empty";
+        ensure!(topics[0].note.contains(warning), "{topics:?}");
         let log = small.system.controllers()[0].log_tail();
         let said = log.lines().find(|line| line.contains(warning));
         ensure!(
