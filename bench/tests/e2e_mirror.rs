@@ -81,10 +81,10 @@ fn one_record_batches_quiet_partitions_and_a_distant_one_are_within_their_bounds
         });
         // The last bound nothing can keep: that is told, and nothing else.
         let others = bench(
-            "--records 0 --peers batches --quiet 300 --quiet-seconds 5 \
+            "--records 0 --peers batches --quiet 300 --quiet-seconds 3 \
              --rtt 200ms --rtt-records 50000 --link-mbit 100 \
              --at-most quiet.memory_mb=100,quiet.core_percent=30 \
-             --at-least rtt.mb_s=2,link.mb_s=2,link.link_percent=101",
+             --at-least rtt.mb_s=1,link.mb_s=1,link.link_percent=101",
         );
         (single.join().expect("no panic"), others)
     });

@@ -21,6 +21,8 @@ const TOPIC: &str = "moves";
 const BOTH: [&str; 2] = [TOPIC, BASE];
 /// From a move of leaders until every partition moves again.
 const AGAIN: Duration = Duration::from_secs(30);
+/// Longest reading of everything that was written, once more: a million records at full length.
+const REREAD: Duration = Duration::from_secs(300);
 
 #[test]
 fn c104_every_partition_moves_again_soon_after_leaders_of_source_and_target_moved_at_random() {
@@ -54,7 +56,7 @@ fn c104_every_partition_moves_again_soon_after_leaders_of_source_and_target_move
         // dies before it has answered: the source itself tells what a copy holds.
         let source = Tail::start(&stage.three.client_config())?;
         source.follow(TOPIC);
-        let written = source.complete(&produced, SOON).await?;
+        let written = source.complete(&produced, REREAD).await?;
         let copy = stage.one.watermarks(&format!("{PREFIX}{TOPIC}")).await?;
         ensure!(
             copy == stage.three.watermarks(TOPIC).await?
