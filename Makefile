@@ -9,8 +9,10 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PROTOX := $(CURDIR)/target/tools/bin/protox
 export PROTOC ?= $(shell command -v protoc || { [ -x $(PROTOX) ] && echo $(PROTOX); } || echo protoc)
 E2E := $(basename $(notdir $(wildcard tests/tests/e2e_* bench/tests/e2e_*)))
-# Those that ask for no times; the bench's short form asks for ratios, far below what it finds.
-DATA := e2e_data e2e_input e2e_mirror
+# Those that ask for no times; the bench's short form asks for ratios, far below what it finds, and comes last, when
+# the other tiers are over.
+INPUT := e2e_input
+DATA := e2e_data e2e_mirror
 # Those in which the engine `records`, which waits for leases, differs from the other: a worker killed, frozen, and
 # a fleet without leases.
 RECORDS := d2_ d3_ e5_
@@ -23,7 +25,7 @@ BENCH_ARGS ?=
 AT_LEAST := lz4.cpu=15,lz4.memory=15,lz4.throughput=4,lz4.p99=5,lz4.records.cpu=1,single.cpu=3,rtt.mb_s=20
 AT_MOST := repeats=0,missing=0,failover.seconds=2.5,quiet.memory_mb=150,quiet.core_percent=3
 
-.PHONY: help demo test built unit store component data e2e deploy-check bench-plan bench-mirror bench-bounds lint fmt build setup setup-test soak
+.PHONY: help demo test built unit store component input data e2e deploy-check bench-plan bench-mirror bench-bounds lint fmt build setup setup-test soak
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,7 +44,7 @@ demo: setup ## two embedded Kafka clusters, a controller and workers; DEMO_ARGS=
 
 test: setup-test built ## every tier, on real Kafka and etcd
 	@# These mostly wait, each for its own; the last asks how long faults are felt, and has the machine alone.
-	@$(MAKE) -j5 component data unit store deploy-check
+	@$(MAKE) -j6 component data input unit store deploy-check
 	@$(MAKE) e2e
 	@.ci/summary.sh
 
@@ -60,11 +62,14 @@ store: ## the metadata store on a real etcd with faults
 component: ## one adapter at a time on real Kafka
 	.ci/tier.sh component 3 --workspace --test 'component_[!s]*'
 
-data: built ## the whole system on real brokers: every kind of data and input, and what copying costs
+input: built ## the whole system on real brokers: every kind of input, by file, command and call
+	.ci/tier.sh input 1 --workspace $(addprefix --test ,$(INPUT))
+
+data: built ## the whole system on real brokers: every kind of data, and what copying costs
 	.ci/tier.sh data 1 --workspace $(addprefix --test ,$(DATA))
 
 e2e: built ## the whole system on real brokers: faults and changes under load, and how long they are felt
-	.ci/tier.sh e2e 1 --workspace $(addprefix --test ,$(filter-out $(DATA),$(E2E)))
+	.ci/tier.sh e2e 1 --workspace $(addprefix --test ,$(filter-out $(DATA) $(INPUT),$(E2E)))
 	KREPLICATOR_ENGINE=records .ci/tier.sh records 1 --workspace --test e2e_flow -- $(RECORDS)
 
 soak: setup-test built build ## the end-to-end scenarios at full length, with the optimised binary (five hours)

@@ -4,6 +4,6 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 results="${CARGO_TARGET_DIR:-$root/target}/test-results"
 printf '%-12s %8s %8s %8s %8s\n' tier passed failed skipped seconds
-cat "$results"/{unit,store,component,data,e2e,records,deploy}.tsv | awk -F'\t' '
+cat "$results"/{unit,store,component,input,data,e2e,records,deploy}.tsv | awk -F'\t' '
   { printf "%-12s %8d %8d %8d %8d\n", $1, $2, $3, $4, $5; p += $2; f += $3; s += $4 }
   END { printf "%d passed, %d failed, %d skipped\n", p, f, s }'
