@@ -2,7 +2,7 @@
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -14,6 +14,8 @@ use rdkafka::{
     message::{DeliveryResult, Header, Headers as _, Message as _, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext},
 };
+
+use tokio::time::Instant;
 
 use crate::{kafka::KafkaCluster, load::unix_millis};
 
