@@ -14,7 +14,6 @@ use rdkafka::{
     message::{DeliveryResult, Header, Headers as _, Message as _, OwnedHeaders},
     producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext},
 };
-
 use tokio::time::Instant;
 
 use crate::{kafka::KafkaCluster, load::unix_millis};
