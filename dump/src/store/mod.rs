@@ -12,6 +12,8 @@
 //! done, or may be done yet: [`Kind::Unknown`].
 
 mod error;
+pub mod local;
+mod probe;
 
 use std::{fmt, time::Duration};
 
