@@ -12,6 +12,7 @@
 //! done, or may be done yet: [`Kind::Unknown`].
 
 mod error;
+pub mod hdfs;
 pub mod local;
 mod probe;
 
