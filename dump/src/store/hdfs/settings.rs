@@ -30,7 +30,8 @@ pub struct HdfsSettings {
     pub user: Option<String>,
     /// The login where the cluster asks for one. Sets `hadoop.security.authentication` too.
     pub kerberos: Option<Kerberos>,
-    /// How long a call of the NameNode may take, up to 10 minutes. A call that is later may have been done.
+    /// How long a call of the NameNode may take, and a block to be brought to the disks of its DataNodes; up to 10
+    /// minutes. A call that is later may have been done.
     pub deadline: Duration,
     /// How long 4 MiB may take to be written, a file to be closed, and a range to be read; at least `deadline`.
     pub data_deadline: Duration,

@@ -103,8 +103,11 @@ impl HdfsWriter {
 
     /// Has the DataNodes bring the block that is being written to their disks. They do not do that for a file that is
     /// closed (`dfs.datanode.synconclose`), so that a power failure would take what a checkpoint has passed.
+    ///
+    /// Under the shorter deadline: where a DataNode fails while it is waited for, the library waits for ever
+    /// (`Pipeline::shutdown`: for a task that waits for packets, whose sender it holds).
     async fn sync(&self, inner: &mut Inner) -> Result<(), Fault> {
-        let deadline = self.shared.settings.data_deadline;
+        let deadline = self.shared.settings.deadline;
         let syncing = Box::pin(inner.hsync());
         match guarded(deadline, Effect::Change, syncing).await {
             // The library cannot do it for erasure-coded files.
