@@ -129,6 +129,9 @@ fn common(folder: &Path, rpc_port: u16) -> Vec<(&'static str, String)> {
         ("fs.defaultFS", format!("hdfs://127.0.0.1:{rpc_port}")),
         ("hadoop.tmp.dir", folder.join("tmp").display().to_string()),
         ("dfs.heartbeat.interval", "1".to_owned()),
+        // DataNodes find a NameNode that is started again, or is not up yet, sooner.
+        ("ipc.client.connect.retry.interval", "100".to_owned()),
+        ("ipc.client.connect.max.retries", "100".to_owned()),
         // Else it runs `id`.
         (
             "hadoop.user.group.static.mapping.overrides",

@@ -76,14 +76,14 @@ async fn a_namenode_that_restarts_has_kept_what_it_has_answered() {
         assert_eq!(renamed, Ok(RenameOutcome::Done));
         hdfs.kill_namenode().await.expect("it runs");
         let begun = Instant::now();
-        for error in [
-            store.length(&path("final/file")).await.expect_err("gone"),
-            store
-                .rename(&path("attempt/other"), &path("b"))
-                .await
-                .expect_err("gone"),
-        ] {
-            told(&error, Kind::Unreachable, "is it running");
+        let (there, source, target) = (path("final/file"), path("attempt/other"), path("b"));
+        let gone = tokio::join!(store.length(&there), store.rename(&source, &target));
+        for error in [gone.0.map(drop), gone.1.map(drop)] {
+            told(
+                &error.expect_err("gone"),
+                Kind::Unreachable,
+                "is it running",
+            );
         }
         assert!(
             begun.elapsed() < Duration::from_secs(20),
@@ -190,9 +190,11 @@ async fn a_namenode_whose_machine_is_gone_is_passed_by() {
 async fn c094_where_nobody_listens_that_is_told_at_once() {
     let nobody = format!("127.0.0.1:{}", ports::free().expect("a port"));
     let begun = Instant::now();
-    let error = store(settings(&format!("hdfs://{nobody}/a"))).ready().await;
+    let refusing = store(settings(&format!("hdfs://{nobody}/a")));
+    let nameless = store(hasty("hdfs://no-such-host.invalid:8020/a"));
+    let (refused, unknown) = tokio::join!(refusing.ready(), nameless.ready());
     told(
-        &error.expect_err("nobody"),
+        &refused.expect_err("nobody"),
         Kind::Unreachable,
         "is it running",
     );
@@ -201,9 +203,6 @@ async fn c094_where_nobody_listens_that_is_told_at_once() {
         "{:?}",
         begun.elapsed()
     );
-    let unknown = store(hasty("hdfs://no-such-host.invalid:8020/a"))
-        .ready()
-        .await;
     let unknown = unknown.expect_err("no such host");
     assert!(
         matches!(unknown.kind, Kind::Unreachable | Kind::Unknown),
