@@ -19,6 +19,20 @@ impl Hdfs {
         Ok(())
     }
 
+    /// Paths of files below a folder that somebody writes. Asks the NameNode itself: what it publishes of their number is
+    /// up to 10 s old.
+    ///
+    /// # Errors
+    /// As [`Hdfs::admin`].
+    pub async fn open_files(&self, folder: &str) -> Result<Vec<String>> {
+        let said = self.admin(&["-listOpenFiles", "-path", folder]).await?;
+        let paths = said
+            .lines()
+            .filter_map(|line| line.split_whitespace().last());
+        let below = paths.filter(|path| path.starts_with('/'));
+        Ok(below.map(str::to_owned).collect())
+    }
+
     /// Runs `hdfs dfsadmin` with these arguments, and gives what it prints.
     ///
     /// # Errors

@@ -170,21 +170,8 @@ impl Hdfs {
     /// # Errors
     /// When it does not answer.
     pub async fn state(&self) -> Result<Value> {
-        self.bean("FSNamesystemState").await
-    }
-
-    /// Files that somebody writes, as far as the NameNode knows.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub async fn open_files(&self) -> Result<u64> {
-        let open = &self.bean("FSNamesystem").await?["NumFilesUnderConstruction"];
-        open.as_u64().with_context(|| format!("no number: {open}"))
-    }
-
-    async fn bean(&self, name: &str) -> Result<Value> {
-        let path = format!("/jmx?qry=Hadoop:service=NameNode,name={name}");
-        let answer = http::get(self.http_port, &path).await?;
+        let path = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState";
+        let answer = http::get(self.http_port, path).await?;
         ensure!(answer.status == 200, "{answer:?}");
         let body: Value = serde_json::from_str(&answer.body)?;
         body["beans"][0]

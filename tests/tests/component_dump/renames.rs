@@ -77,7 +77,6 @@ async fn other_changes_whose_answer_is_lost_are_unknown() {
         let url = format!("hdfs://{}{place}", proxy.address());
         let store: Arc<dyn FileStore> = Arc::new(ready(settings(&url)).await);
         write(&*store, "a/file", b"1").await;
-        let open = hdfs.open_files().await.expect("up");
 
         proxy.swallow(Direction::FromTarget);
         let deleting = tokio::spawn({
@@ -116,7 +115,7 @@ async fn other_changes_whose_answer_is_lost_are_unknown() {
         told(&error, Kind::Unknown, "connection was lost");
         proxy.pass().await;
         // Nobody will write it: it is closed, though its client lives.
-        closed(hdfs, open).await;
+        closed(hdfs, &place, &[]).await;
     })
     .await;
 }

@@ -146,10 +146,11 @@ pub(crate) fn told(error: &StoreError, kind: Kind, remedy: &str) {
     assert!(!text.contains('\n') && !text.contains("\tat "), "{text}");
 }
 
-/// Waits until no more files are open than so many.
-pub(crate) async fn closed(hdfs: &Hdfs, but: u64) {
+/// Waits until nobody writes any file below a folder but those with these names.
+pub(crate) async fn closed(hdfs: &Hdfs, folder: &str, but: &[&str]) {
+    let but: Vec<String> = but.iter().map(|name| format!("{folder}/{name}")).collect();
     wait::until_true("files closed", RECOVERY, async || {
-        Ok(hdfs.open_files().await? <= but)
+        Ok(hdfs.open_files(folder).await? == but)
     })
     .await
     .expect("whoever has left them");

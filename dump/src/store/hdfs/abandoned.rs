@@ -3,8 +3,11 @@
 //! A file that is open has a lease. The NameNode closes it when its client has been silent for 20 minutes; but a client
 //! that writes other files is not silent, and renews the lease of all. And what the library has running for a writer
 //! that is dropped goes on, with a connection to a DataNode that it keeps alive. So a sound writer is closed, at whatever
-//! length; where that fails, or a write has failed before, the lease is recovered, which ends both. The file is swept
-//! with the folder of its attempt.
+//! length; where that fails, or a write has failed before, the lease is recovered, which ends both.
+//!
+//! Not always: a DataNode that is told to recover a block while it syncs it refuses that block until it restarts ("Block
+//! length mismatch", seen with Hadoop 3.4.2). Nothing is deleted here, since a file whose creation was not answered may
+//! be somebody else's; it is swept with the folder of its attempt, and deleting ends a lease in any case.
 
 use std::{
     sync::{Mutex, PoisonError},
