@@ -4,7 +4,7 @@
 //! - [`skip`]: tiers that cannot run here say so.
 //! - [`folder`], [`ports`], [`process`]: what every component needs.
 //! - [`wait`]: conditions with deadlines.
-//! - [`kafka`]: real Kafka clusters. [`etcd`]: a real etcd.
+//! - [`kafka`]: real Kafka clusters. [`etcd`]: a real etcd. [`hdfs`]: a real HDFS.
 //! - [`proxy`]: faults of the network.
 //! - [`record`]: test records that tell whether they are complete.
 //! - [`contents`]: whole partitions, to write and to read back.
@@ -24,6 +24,7 @@ pub mod commands;
 pub mod contents;
 pub mod etcd;
 pub mod folder;
+pub mod hdfs;
 pub mod http;
 pub mod kafka;
 pub mod load;
