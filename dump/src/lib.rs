@@ -3,5 +3,17 @@
 //! `kreplicator_model::dump` decides; this crate does it.
 //!
 //! - [`store`]: where the files lie: the interface, a local folder, HDFS.
+//! - [`record`]: a record as it is dumped.
+//! - [`digest`]: the hash of one record, of which digests are sums.
+//! - [`envelope`]: the lossless format: records as they were, in Parquet.
+//! - [`clock`]: the two clocks of an owner.
+//! - [`trouble`]: what keeps a dump from going on, for people.
 
+pub mod clock;
+pub mod digest;
+pub mod envelope;
+pub mod record;
 pub mod store;
+#[cfg(test)]
+mod testkit;
+pub mod trouble;
