@@ -6,11 +6,15 @@
 //! - [`record`]: a record as it is dumped.
 //! - [`digest`]: the hash of one record, of which digests are sums.
 //! - [`envelope`]: the lossless format: records as they were, in Parquet.
+//! - [`encoders`]: encoding, off the threads that wait for the network.
 //! - [`clock`]: the two clocks of an owner.
 //! - [`trouble`]: what keeps a dump from going on, for people.
+//! - [`commit`]: runs the machine that commits groups on a store.
 
 pub mod clock;
+pub mod commit;
 pub mod digest;
+pub mod encoders;
 pub mod envelope;
 pub mod record;
 pub mod store;
