@@ -7,6 +7,9 @@
 //! - [`digest`]: the hash of one record, of which digests are sums.
 //! - [`envelope`]: the lossless format: records as they were, in Parquet.
 //! - [`encoders`]: encoding, off the threads that wait for the network.
+//! - [`partition`]: the dump of one partition, as a task calls it.
+//! - [`sweeping`]: deletes what attempts have left behind.
+//! - [`held`]: how much memory a dump holds.
 //! - [`clock`]: the two clocks of an owner.
 //! - [`trouble`]: what keeps a dump from going on, for people.
 //! - [`commit`]: runs the machine that commits groups on a store.
@@ -16,8 +19,11 @@ pub mod commit;
 pub mod digest;
 pub mod encoders;
 pub mod envelope;
+pub mod held;
+pub mod partition;
 pub mod record;
 pub mod store;
+pub mod sweeping;
 #[cfg(test)]
 mod testkit;
 pub mod trouble;
