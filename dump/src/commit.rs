@@ -4,6 +4,9 @@
 //! where nothing did. It never gives up: an owner that is no longer wanted drops the future. A call that was dropped
 //! halfway may have been done, and counts as one whose answer was lost.
 
+#[cfg(test)]
+mod tests;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use kreplicator_model::{

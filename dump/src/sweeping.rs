@@ -232,24 +232,14 @@ mod tests {
             ledger::{LeftOut, Reason},
             sweep::ABANDONED_AFTER,
         },
-        ids::{ClusterId, LinkId, Partition, TopicName, UnixMillis},
+        ids::{ClusterId, Partition, UnixMillis},
     };
 
     use super::*;
     use crate::{
         store::Kind,
-        testkit::{Faults, MemoryStore},
+        testkit::{Faults, MemoryStore, source},
     };
-
-    fn source() -> Source {
-        Source {
-            link: LinkId::new("lake").expect("legal"),
-            cluster: ClusterId::new("dc1").expect("legal"),
-            topic: TopicName::new("orders").expect("legal"),
-            topic_id: None,
-            partition: Partition(0),
-        }
-    }
 
     fn books() -> Books {
         Books::of(&source().topic, Partition(0))

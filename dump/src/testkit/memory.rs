@@ -176,6 +176,13 @@ impl MemoryStore {
 
     /// Puts a file in place, with its folders.
     pub(crate) fn put(&self, path: &StorePath, bytes: impl Into<Bytes>) {
+        self.show(path, bytes);
+        let mut state = self.state();
+        state.durable = state.live.clone();
+    }
+
+    /// Shows a file that a crash would take away.
+    pub(crate) fn show(&self, path: &StorePath, bytes: impl Into<Bytes>) {
         let mut state = self.state();
         let changed = state.now;
         if let Some(folder) = path.parent() {
@@ -185,7 +192,6 @@ impl MemoryStore {
         let file = Node::File { bytes, changed };
         state.live.insert(path.as_str().into(), file);
         state.changes += 1;
-        state.durable = state.live.clone();
     }
 
     /// What becomes of a call that changes something: whether it is done, and whether its caller is told.
