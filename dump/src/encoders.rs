@@ -16,7 +16,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// Why there is no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +84,7 @@ struct Threads {
     threads: Vec<JoinHandle<()>>,
     /// Work is done where it is handed over.
     is_inline: bool,
+    large: Arc<Semaphore>,
 }
 
 impl Encoders {
@@ -97,6 +98,7 @@ impl Encoders {
             shared,
             threads: Vec::new(),
             is_inline: false,
+            large: Arc::new(Semaphore::new(1)),
         };
         for index in 0..threads.get() {
             let shared = Arc::clone(&this.shared);
@@ -113,7 +115,14 @@ impl Encoders {
             shared: Arc::default(),
             threads: Vec::new(),
             is_inline: true,
+            large: Arc::new(Semaphore::new(1)),
         }))
+    }
+
+    /// Leave to encode something large, which takes a multiple of its size meanwhile: one at a time, until it is dropped.
+    pub(crate) async fn large(&self) -> OwnedSemaphorePermit {
+        let leave = Arc::clone(&self.0.large).acquire_owned().await;
+        leave.expect("it is never closed")
     }
 
     /// Has `work` done.

@@ -38,6 +38,7 @@
 //! - [`facts`]: what a file says of itself.
 //! - [`reader`]: from files to records.
 
+mod contexts;
 mod facts;
 mod reader;
 mod rows;

@@ -24,6 +24,9 @@ const ROWS_MAX: usize = 64 << 10;
 /// Bytes of a header's key that is no UTF-8, of which the text column keeps what can be read.
 const UNREADABLE_KEY_BYTES_MAX: usize = 256;
 
+/// Columns of bytes: keys, values, and those of headers.
+pub(super) const BYTE_COLUMNS: usize = 5;
+
 /// Values of one column of bytes.
 #[derive(Debug)]
 struct Column {
@@ -148,13 +151,22 @@ impl Rows {
         numbers + small * size_of::<i32>() + columns.sum::<usize>()
     }
 
+    /// Bytes of the data of each column of bytes.
+    pub(super) fn column_bytes(&self) -> [usize; BYTE_COLUMNS] {
+        let columns = [
+            &self.keys,
+            &self.values,
+            &self.header_keys,
+            &self.header_values,
+            &self.header_key_bytes,
+        ];
+        columns.map(|column| column.data.len())
+    }
+
     /// Bytes of the data in it.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let columns = [&self.keys, &self.values, &self.header_keys];
-        let more = [&self.header_values, &self.header_key_bytes];
-        let columns = columns.into_iter().chain(more);
-        let data: usize = columns.map(|column| column.data.len()).sum();
+        let data: usize = self.column_bytes().iter().sum();
         data + self.offsets.len() * 4 * size_of::<i64>()
             + self.header_keys.ends.len() * HEADER_BYTES
     }
@@ -204,11 +216,14 @@ impl Rows {
             self.header_key_bytes.push(None);
             return;
         }
-        // Replacements are longer than what they replace.
         let (readable, _) = header
             .key
             .split_at(header.key.len().min(UNREADABLE_KEY_BYTES_MAX));
         let readable = String::from_utf8_lossy(readable);
+        // Replacements are longer than what they replace. The text may be no longer than what the header weighs, or
+        // a legal record would be more than a column can hold.
+        let most = readable.len().min(header.key.len() + HEADER_BYTES);
+        let readable = &readable[..readable.floor_char_boundary(most)];
         self.header_keys.push(Some(readable.as_bytes()));
         self.header_key_bytes.push(Some(header.key));
     }

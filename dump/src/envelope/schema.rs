@@ -11,12 +11,14 @@ use parquet::{
     schema::types::{ColumnPath, SchemaDescriptor},
 };
 
+use super::contexts::PAGE_ROWS_MAX;
+
 /// Bytes of a key that its statistics keep.
 const STATISTICS_BYTES_MAX: usize = 64;
 /// Bytes of a page, before compression, from which on it is ended; a larger value has a page of its own.
 pub(super) const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a column's dictionary; what does not fit is written plain.
-const DICTIONARY_BYTES_MAX: usize = 256 << 10;
+pub(super) const DICTIONARY_BYTES_MAX: usize = 256 << 10;
 
 /// The fields of a header.
 pub(super) fn header_fields() -> Fields {
@@ -70,6 +72,7 @@ pub(super) fn properties(zstd_level: ZstdLevel) -> WriterProperties {
         .set_dictionary_enabled(false)
         .set_dictionary_page_size_limit(DICTIONARY_BYTES_MAX)
         .set_data_page_size_limit(PAGE_BYTES_MAX)
+        .set_data_page_row_count_limit(PAGE_ROWS_MAX)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_statistics_truncate_length(Some(STATISTICS_BYTES_MAX))
         .set_column_index_truncate_length(Some(STATISTICS_BYTES_MAX));

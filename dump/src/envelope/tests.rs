@@ -471,3 +471,96 @@ fn keys_that_are_no_text_can_still_be_read_as_text() {
     let (_, bytes) = write(std::slice::from_ref(&record), &Settings::default());
     assert_eq!(read(bytes).expect("whole").1, [record]);
 }
+
+#[test]
+fn what_can_be_read_of_a_key_is_no_longer_than_its_header_weighs() {
+    for length in [1, 7, 9, 256, 300] {
+        let key = vec![0xff; length];
+        let headers = vec![(key, None); 50];
+        let record = Owned {
+            headers,
+            ..Owned::plain(0, Vec::new())
+        };
+        let mut rows = Rows::default();
+        let weight = record.with(|record| {
+            rows.push(record);
+            record.weight()
+        });
+        let [_, _, text, _, bytes] = rows.column_bytes();
+        assert!(
+            text as u64 <= weight,
+            "{text} bytes of text in a record of {weight}"
+        );
+        assert!(text >= 50 * 3, "something can be read of it: {text}");
+        assert_eq!(bytes, 50 * length);
+    }
+}
+
+#[test]
+fn c095_contexts_of_compression_are_as_large_as_they_are_counted() {
+    let mut random = Random::new(3);
+    let noise = random.bytes(3 << 20);
+    let data: Vec<u8> = noise.into_iter().map(|byte| byte & 31).collect();
+    for level in 1..=contexts::LEVEL_MAX {
+        let mut most = 0;
+        for length in [
+            1_000,
+            SMALL,
+            SMALL + 1,
+            100 << 10,
+            256 << 10,
+            1 << 20,
+            3 << 20,
+        ] {
+            let mut compressor = zstd::bulk::Compressor::new(level).expect("legal");
+            let fresh = compressor.context_mut().sizeof();
+            assert!(fresh < contexts::FRESH_BYTES / 10, "{fresh}");
+            compressor.compress(&data[..length]).expect("compressed");
+            let held = compressor.context_mut().sizeof();
+            let counted = if length <= SMALL {
+                contexts::SMALL_BYTES
+            } else {
+                contexts::large_bytes(level)
+            };
+            assert!(held <= counted, "{held} at {level} for {length}");
+            most = most.max(held);
+        }
+        let counted = contexts::large_bytes(level);
+        assert!(most > counted / 10 * 9, "{counted} counted, {most} held");
+    }
+    let decompressor = zstd::zstd_safe::DCtx::create().sizeof();
+    assert!(decompressor < contexts::FRESH_BYTES / 100 * 95);
+}
+
+const SMALL: usize = contexts::SMALL_PAGE_BYTES;
+
+#[test]
+fn c095_what_compression_holds_is_counted_until_its_row_group_ends() {
+    let mut writer = Writer::new(Arc::new(source()), &Settings::default()).expect("legal");
+    let mut give = |range: Range<i64>, length: usize| {
+        let mut rows = Rows::default();
+        for offset in range {
+            Owned::plain(offset, vec![7; length]).with(|record| rows.push(record));
+        }
+        writer.write(rows).expect("written");
+        writer.held()
+    };
+    let fresh = 12 * contexts::FRESH_BYTES;
+    assert!(give(0..10, 10) >= fresh);
+    // Values have pages now, and nothing else.
+    let large = contexts::large_bytes(3);
+    let held = give(10..20, 100 << 10);
+    assert!(
+        (fresh + large..fresh + 2 * large + (3 << 20)).contains(&held),
+        "{held}"
+    );
+    // Now each column has one.
+    let held = give(20..20_020, 0);
+    assert!(
+        held >= fresh + 5 * large + 7 * contexts::SMALL_BYTES,
+        "{held}"
+    );
+    writer.end_row_group().expect("ended");
+    writer.take();
+    assert!(writer.held() < 100 << 10, "{}", writer.held());
+}

@@ -1,6 +1,6 @@
 //! From rows to the bytes of a file.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::RangeInclusive, sync::Arc};
 
 use arrow_schema::ArrowError;
 use bytes::Bytes;
@@ -11,7 +11,12 @@ use parquet::{
     errors::ParquetError,
 };
 
-use super::{Facts, Rows, schema, spool::Spool};
+use super::{
+    Facts, Rows,
+    contexts::{Contexts, LEVEL_MAX},
+    schema,
+    spool::Spool,
+};
 
 /// Memory of what the footer will say of a row group: metadata, statistics and page indexes of twelve columns. Measured
 /// from above.
@@ -23,7 +28,7 @@ const PLAIN_FACTOR_MAX: usize = 4;
 /// How files are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Level of zstd, from 1 to 22.
+    /// Level of zstd, from 1 to 9: higher ones hold tens of MiB for each column of a file.
     pub zstd_level: i32,
     /// Bytes of memory from which on a row group is finished. Together with what it is finished into it is what a
     /// file being written holds at most, beside one record. At least 1.
@@ -37,6 +42,20 @@ impl Default for Settings {
             zstd_level: 3,
             row_group_bytes_max: 32 << 20,
         }
+    }
+}
+
+/// Bytes of a row group that can be set. Its readers hold up to four times of it.
+const ROW_GROUP_BYTES: RangeInclusive<usize> = 64 << 10..=512 << 20;
+
+impl Settings {
+    /// What is wrong with them, each in words that begin with the name of a setting.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = &'static str> {
+        let is_level = (1..=LEVEL_MAX).contains(&self.zstd_level);
+        let is_size = ROW_GROUP_BYTES.contains(&self.row_group_bytes_max);
+        let level = (!is_level).then_some("zstd_level is not between 1 and 9");
+        let size = (!is_size).then_some("row_group_bytes_max is not between 64 KiB and 512 MiB");
+        level.into_iter().chain(size)
     }
 }
 
@@ -57,6 +76,8 @@ pub struct Writer {
     row_group_bytes_max: usize,
     /// Bytes of the rows in the row group, as they were given.
     plain_bytes: usize,
+    zstd_level: i32,
+    contexts: Contexts,
     parquet: ArrowWriter<Spool>,
 }
 
@@ -76,6 +97,8 @@ impl Writer {
             source,
             row_group_bytes_max: settings.row_group_bytes_max.max(1),
             plain_bytes: 0,
+            zstd_level: settings.zstd_level,
+            contexts: Contexts::default(),
             parquet,
         })
     }
@@ -86,8 +109,11 @@ impl Writer {
     /// [`WriterError`]; the file is lost.
     pub fn write(&mut self, rows: Rows) -> Result<(), WriterError> {
         self.plain_bytes += rows.bytes();
+        self.contexts.add(rows.len(), rows.column_bytes());
         let batch = rows.into_batch(&self.source)?;
         self.parquet.write(&batch)?;
+        // A large record would be there once more while its row group is put together.
+        drop(batch);
         // What compresses well is large for its readers long before it is for us.
         let is_large = self.parquet.memory_size() >= self.row_group_bytes_max
             || self.plain_bytes / PLAIN_FACTOR_MAX >= self.row_group_bytes_max;
@@ -103,6 +129,7 @@ impl Writer {
     /// [`WriterError`]; the file is lost.
     pub fn end_row_group(&mut self) -> Result<(), WriterError> {
         self.plain_bytes = 0;
+        self.contexts = Contexts::default();
         Ok(self.parquet.flush()?)
     }
 
@@ -127,7 +154,8 @@ impl Writer {
     #[must_use]
     pub fn held(&self) -> usize {
         let footer = self.parquet.flushed_row_groups().len() * ROW_GROUP_FACTS_BYTES;
-        self.parquet.memory_size() + self.parquet.inner().held() + footer
+        let contexts = self.contexts.held(self.zstd_level);
+        self.parquet.memory_size() + contexts + self.parquet.inner().held() + footer
     }
 
     /// Bytes of the file so far, as far as they can be known before the row group is finished.

@@ -27,6 +27,12 @@ use crate::{
 /// How often the footer of a closed file is asked for when the store is away.
 const VERIFICATIONS_MAX: u32 = 5;
 
+/// Bytes of rows from which on they are one large record: what is added for its page, its compression, and the finished block
+/// is no longer small beside a row group.
+const LARGE_BYTES: usize = 8 << 20;
+/// How often its bytes are there at most while it is encoded: the rows, the column, the page, the compressed page.
+const LARGE_FACTOR: usize = 4;
+
 /// What files are made with.
 #[derive(Debug)]
 pub(super) struct Workshop {
@@ -143,19 +149,20 @@ impl OpenFile {
     /// Hands its rows to an encoder, once that is done with those before, whose bytes are written first.
     pub(super) async fn encode(&mut self, shop: &Workshop) -> Result<(), Trouble> {
         self.settle(shop).await?;
-        self.submit(shop, Step::Rows)
+        self.submit(shop, Step::Rows).await
     }
 
     /// Has everything so far encoded to the end of a row group; [`OpenFile::settle`] writes it.
     pub(super) async fn end_row_group(&mut self, shop: &Workshop) -> Result<(), Trouble> {
         self.settle(shop).await?;
-        self.submit(shop, Step::RowGroup)
+        self.submit(shop, Step::RowGroup).await
     }
 
     /// Finishes, writes, closes and verifies it.
     pub(super) async fn close(mut self, shop: &Workshop) -> Result<ClosedFile, Trouble> {
         self.settle(shop).await?;
-        self.submit(shop, Step::File(Box::new(self.facts.clone())))?;
+        let file = Step::File(Box::new(self.facts.clone()));
+        self.submit(shop, file).await?;
         self.settle(shop).await?;
         let lost = self.lost();
         let output = self.output.take().ok_or(lost)?;
@@ -185,7 +192,13 @@ impl OpenFile {
         Trouble::Encoder { path, text }
     }
 
-    fn submit(&mut self, shop: &Workshop, step: Step) -> Result<(), Trouble> {
+    async fn submit(&mut self, shop: &Workshop, step: Step) -> Result<(), Trouble> {
+        let is_large = self.rows.held() > LARGE_BYTES;
+        let leave = if is_large {
+            Some(shop.encoders.large().await)
+        } else {
+            None
+        };
         let writer = match std::mem::replace(&mut self.encoder, Encoder::Lost) {
             Encoder::New => None,
             Encoder::Idle(writer) => Some(writer),
@@ -196,7 +209,9 @@ impl OpenFile {
         let (source, settings) = (Arc::clone(&shop.source), shop.settings.clone());
         let held = Arc::clone(&self.encoder_held);
         // The rows, and what they become.
-        let held_meanwhile = 2 * rows.held() + writer.as_ref().map_or(0, |writer| writer.held());
+        let factor = if is_large { LARGE_FACTOR } else { 2 };
+        let held_meanwhile =
+            factor * rows.held() + writer.as_ref().map_or(0, |writer| writer.held());
         held.set(held_meanwhile);
         self.rows_held.set(0);
         let work = move || {
@@ -206,6 +221,7 @@ impl OpenFile {
             };
             let piece = encode(writer, rows, step)?;
             held.set(piece.held());
+            drop(leave);
             Ok(piece)
         };
         self.encoder = Encoder::Busy(shop.encoders.submit(work));

@@ -112,6 +112,19 @@ impl PartitionDump {
         if let Some(fault) = settings.fault() {
             return Err(Error::Setting(fault));
         }
+        Self::open(ground, encoders, settings, source, names, checkpoint, start).await
+    }
+
+    /// With whatever settings; tests have smaller ones than are legal.
+    async fn open(
+        ground: Ground,
+        encoders: Encoders,
+        settings: Settings,
+        source: Source,
+        names: AttemptNames,
+        checkpoint: Option<Checkpoint>,
+        start: Offset,
+    ) -> Result<Self, Error> {
         // All others are as long as one of these.
         let pattern = &settings.pattern;
         pattern.directory(&source.topic, Bucket::Undated)?;

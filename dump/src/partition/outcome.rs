@@ -30,9 +30,9 @@ pub enum Error {
     /// The pattern makes a path of this topic that is too long.
     #[error("there is no directory for this topic: {0}")]
     Directory(#[from] PathError),
-    /// A setting is not legal.
-    #[error("setting {0}")]
-    Setting(&'static str),
+    /// Settings that are not legal, all of them.
+    #[error("not legal: {0}")]
+    Setting(String),
 }
 
 /// What came of records that were given.

@@ -13,6 +13,9 @@ pub(super) const RENEWED_AFTER: Duration = COMMIT_WITHIN.checked_div(4).expect("
 /// Longest age of a group: together with [`RENEWED_AFTER`] half of what an attempt may be old.
 const AGE_MAX: Duration = COMMIT_WITHIN.checked_div(4).expect("not zero");
 
+/// Shortest one: each group is a file and a manifest for ever.
+const AGE_MIN: Duration = Duration::from_secs(1);
+
 /// How a partition is dumped.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
@@ -25,18 +28,23 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What is wrong with them, in words that follow the name of a setting.
+    /// All that is wrong with them, each in words that begin with the name of a setting.
     #[must_use]
-    pub fn fault(&self) -> Option<&'static str> {
-        if self.limits.age_max > AGE_MAX {
-            return Some("age_max is more than 6 hours; a group may not be open for longer");
-        }
-        if !(1..=FILES_MAX).contains(&self.limits.buckets_max) {
-            return Some("buckets_max is not between 1 and 512");
-        }
-        if !(1..=22).contains(&self.files.zstd_level) {
-            return Some("zstd_level is not between 1 and 22");
-        }
-        None
+    pub fn fault(&self) -> Option<String> {
+        let limits = &self.limits;
+        let is_age = (AGE_MIN..=AGE_MAX).contains(&limits.age_max);
+        let is_count = (1..=FILES_MAX).contains(&limits.buckets_max);
+        let checks = [
+            (
+                is_age,
+                "age_max is not between a second and 6 hours; a group may not be open for longer",
+            ),
+            (is_count, "buckets_max is not between 1 and 512"),
+            (limits.file_bytes_max > 0, "file_bytes_max is 0"),
+        ];
+        let faults = checks.into_iter().filter(|(is_legal, _)| !is_legal);
+        let faults = faults.map(|(_, fault)| fault).chain(self.files.faults());
+        let faults: Vec<&str> = faults.collect();
+        (!faults.is_empty()).then(|| faults.join("; "))
     }
 }

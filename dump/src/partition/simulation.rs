@@ -196,7 +196,7 @@ async fn own(world: Shared, seed: u64, is_last: bool) {
         ..Settings::default()
     };
     let start = Offset(i64::try_from(random.below(4)).expect("small"));
-    let taken = PartitionDump::take_over(
+    let taken = PartitionDump::open(
         ground,
         Encoders::inline(),
         settings,

@@ -18,7 +18,7 @@ use kreplicator_model::{
 use super::*;
 use crate::{
     commit::Jitter,
-    envelope::Footer,
+    envelope::{self, Footer},
     record::{Header, TimestampType},
     store::Kind,
     testkit::{Faults, MemoryStore, NINE, Noted, Random, SetClock},
@@ -418,10 +418,31 @@ async fn settings_that_cannot_be_are_refused_by_name() {
     world.settings.limits.age_max = Duration::from_hours(7);
     let refused = world.owner(None).await.expect_err("too long");
     assert!(refused.to_string().contains("age_max"), "{refused}");
-    world.settings.limits.age_max = Duration::from_hours(6);
-    world.settings.files.zstd_level = 23;
-    let refused = world.owner(None).await.expect_err("too high");
-    assert!(refused.to_string().contains("zstd_level"), "{refused}");
+    world.settings.limits = Limits {
+        age_max: Duration::ZERO,
+        file_bytes_max: 0,
+        buckets_max: 513,
+        ..Limits::default()
+    };
+    for (zstd_level, row_group_bytes_max) in [(0, (64 << 10) - 1), (10, (512 << 20) + 1)] {
+        world.settings.files = envelope::Settings {
+            zstd_level,
+            row_group_bytes_max,
+        };
+        let refused = world.owner(None).await.expect_err("nothing is legal");
+        let refused = refused.to_string();
+        for name in [
+            "age_max",
+            "file_bytes_max",
+            "buckets_max",
+            "zstd_level",
+            "row_group_bytes_max",
+        ] {
+            assert!(refused.contains(name), "{name}: {refused}");
+        }
+    }
+    world.settings = Settings::default();
+    world.owner(None).await.expect("the defaults are legal");
 }
 
 /// Tasks run on whatever thread is free.
@@ -438,9 +459,9 @@ async fn calls_can_move_between_threads() {
 }
 
 /// Bytes of one row group, and of what one file may hold beside it: rows, rows being encoded and what they become, the
-/// page under way of each column.
+/// page under way of each column, and the contexts of its compression.
 const ROW_GROUP: usize = 1 << 20;
-const BESIDE: usize = 5 << 20;
+const BESIDE: usize = 8 << 20;
 
 #[tokio::test]
 async fn c095_what_is_held_stays_within_its_bound_however_much_is_given() {
@@ -500,4 +521,34 @@ async fn c095_many_open_files_of_small_records_hold_what_was_given_and_little_mo
     // Ten records each: about 2 KB of rows that have grown by doubling.
     let held = dump.held().bytes();
     assert!(held < 512 * 6_000, "{held} bytes are held");
+}
+
+#[tokio::test]
+async fn c095_large_records_are_counted_four_times_and_encoded_one_at_a_time() {
+    const LARGE: usize = 16 << 20;
+    let mut world = World::new();
+    world.encoders = Encoders::new(NonZeroUsize::MIN).expect("a thread");
+    world.settings.limits.lateness = Duration::from_hours(1_000);
+    let mut dump = world.owner(None).await.expect("open");
+    let value = vec![7; LARGE];
+    let large = [record(10, NINE, &value), record(11, NINE - HOUR, &value)];
+    assert_eq!(dump.append(&large).await.expect("taken").taken, 2);
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let busy = world.encoders.submit(move || ended.recv().is_err());
+    // Each has the large one before it encoded.
+    let first = dump.append(&[record(12, NINE, b"a")]).await;
+    assert_eq!(first.expect("handed over").taken, 1);
+    let held = dump.held().bytes();
+    assert!(held >= 5 * LARGE, "{held} bytes are held");
+    let record = [record(13, NINE - HOUR, b"b")];
+    let mut second = Box::pin(dump.append(&record));
+    assert!(
+        crate::testkit::poll_once(second.as_mut()).is_pending(),
+        "two large ones are encoded at once"
+    );
+    drop(end);
+    assert_eq!(busy.wait().await, Ok(true));
+    assert_eq!(second.await.expect("handed over").taken, 1);
+    let closed = dump.close_and_commit().await.expect("committed");
+    assert_eq!(closed.checkpoint.position, Offset(14));
 }
