@@ -26,7 +26,7 @@ use kreplicator_model::{
 use crate::{
     clock::Clock,
     store::{FileStore, Kind, StoreError},
-    trouble::{Trouble, Troubles, Watcher},
+    trouble::{Trouble, Troubles, Until, Watcher},
 };
 
 /// Waits between attempts.
@@ -78,19 +78,6 @@ pub struct Committer {
     under_way: Option<Op>,
 }
 
-/// What came of a call, where it is not an answer.
-enum Failed {
-    Store(StoreError),
-    /// Another has changed something under our eyes: ask again.
-    Moved,
-}
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
 impl Committer {
     /// A new owner; [`Committer::open`] takes over. The arguments are those of [`Machine::take_over`].
     #[must_use]
@@ -133,7 +120,7 @@ impl Committer {
             let (op, again) = match self.machine.next(self.ground.clock.mono()) {
                 Next::Open(open) => {
                     let open = open.clone();
-                    self.troubles.over();
+                    self.troubles.over(Until::Done);
                     return Ok(open);
                 }
                 Next::Stopped(fault) => return Err(fault.clone()),
@@ -171,26 +158,32 @@ impl Committer {
         self.machine.take_removed()
     }
 
-    /// Something failed that is not an operation of the machine.
-    pub(crate) fn note(&mut self, trouble: Trouble) {
-        self.troubles.note(trouble);
+    /// Where all that fails in the partition is told.
+    pub(crate) fn troubles(&self) -> &Troubles {
+        &self.troubles
     }
 
     /// What came of an operation; None: nothing, or nothing is known.
     async fn answer(&mut self, op: &Op) -> Option<Answer> {
         let done = self.ground.perform(op).await;
-        let failed = match done {
-            Ok(answer) => return Some(answer),
-            Err(failed) => failed,
-        };
-        let Failed::Store(error) = failed else {
-            return None;
+        let error = match done {
+            Ok(answer) => {
+                if let (Op::Rename { source, .. }, true) = (op, Some(&answer) == lost(op).as_ref())
+                {
+                    let error = self
+                        .ground
+                        .unknown(source, "the answer to its rename was lost");
+                    self.troubles.note(Trouble::Store(error), Until::Done);
+                }
+                return Some(answer);
+            }
+            Err(error) => error,
         };
         let kind = error.kind;
         // A folder that is gone under an attempt was swept, and the machine knows what that means.
         let is_swept = kind == Kind::Missing && matches!(op, Op::Write { .. });
         if !is_swept {
-            self.troubles.note(Trouble::Store(error));
+            self.troubles.note(Trouble::Store(error), Until::Done);
         }
         match op {
             Op::Write { .. } if is_swept => Some(Answer::Written(WriteOutcome::FolderMissing)),
@@ -223,7 +216,12 @@ impl Ground {
         }
     }
 
-    async fn perform(&self, op: &Op) -> Result<Answer, Failed> {
+    /// Of something that is known neither to be done nor not.
+    fn unknown(&self, path: &StorePath, text: &str) -> StoreError {
+        unknown(&*self.store, path, text)
+    }
+
+    async fn perform(&self, op: &Op) -> Result<Answer, StoreError> {
         Ok(match op {
             Op::Read(path) => Answer::Read(read_durable(&*self.store, path).await?),
             Op::MakeFolder(path) => {
@@ -254,18 +252,39 @@ impl Ground {
             file.write(bytes.to_vec().into()).await?;
             file.close().await
         };
-        match written.await {
-            Ok(length) if length == bytes.len() as u64 => Ok(WriteOutcome::Done),
-            Ok(_) => Ok(WriteOutcome::Failed),
+        let error = match written.await {
+            Ok(length) if length == bytes.len() as u64 => return Ok(WriteOutcome::Done),
+            Ok(length) => {
+                let text = format!("{} bytes were written, and it has {length}", bytes.len());
+                self.unknown(path, &text)
+            }
             // The folder was there when the file was made. Asking again will tell.
-            Err(error) if error.kind == Kind::Missing => Ok(WriteOutcome::Failed),
-            Err(error) => Err(error),
-        }
+            Err(error) if error.kind == Kind::Missing => {
+                self.unknown(path, "it was gone before it was closed")
+            }
+            Err(error) => error,
+        };
+        // The next one has another name, so without this they would pile up where space is short. Of what cannot be deleted
+        // either the sweeper takes care.
+        drop(self.store.delete(path).await);
+        Err(error)
+    }
+}
+
+fn unknown(store: &dyn FileStore, path: &StorePath, text: &str) -> StoreError {
+    StoreError {
+        kind: Kind::Unknown,
+        root: store.root().to_owned(),
+        path: Some(path.clone()),
+        text: text.to_owned(),
     }
 }
 
 /// Reads a document that was made durable first; None: nothing is there. At most one byte more than any document has.
-async fn read_durable(store: &dyn FileStore, path: &StorePath) -> Result<Option<Vec<u8>>, Failed> {
+pub(crate) async fn read_durable(
+    store: &dyn FileStore,
+    path: &StorePath,
+) -> Result<Option<Vec<u8>>, StoreError> {
     let Some(length) = store.confirm(path).await? else {
         return Ok(None);
     };
@@ -274,24 +293,7 @@ async fn read_durable(store: &dyn FileStore, path: &StorePath) -> Result<Option<
     match store.read(path, 0, wanted).await? {
         Some(bytes) if bytes.len() == wanted => Ok(Some(bytes.to_vec())),
         // Documents neither change nor go.
-        Some(_) | None => Err(Failed::Moved),
-    }
-}
-
-/// As [`read_durable`], for those who ask again later themselves.
-pub(crate) async fn document(
-    store: &dyn FileStore,
-    path: &StorePath,
-) -> Result<Option<Vec<u8>>, StoreError> {
-    match read_durable(store, path).await {
-        Ok(bytes) => Ok(bytes),
-        Err(Failed::Store(error)) => Err(error),
-        Err(Failed::Moved) => Err(StoreError {
-            kind: Kind::Unknown,
-            root: store.root().to_owned(),
-            path: Some(path.clone()),
-            text: "it has changed while it was read".to_owned(),
-        }),
+        Some(_) | None => Err(unknown(store, path, "it has changed while it was read")),
     }
 }
 
@@ -300,7 +302,7 @@ async fn same(
     store: &dyn FileStore,
     one: &StorePath,
     other: &StorePath,
-) -> Result<Option<bool>, Failed> {
+) -> Result<Option<bool>, StoreError> {
     let (Some(length), Some(other_length)) = (store.length(one).await?, store.length(other).await?)
     else {
         return Ok(None);
@@ -321,7 +323,7 @@ async fn same(
             return Ok(Some(false));
         }
         if common == 0 {
-            return Err(Failed::Moved);
+            return Err(unknown(store, one, "it is shorter than its length"));
         }
         at += common as u64;
     }

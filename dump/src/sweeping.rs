@@ -205,7 +205,7 @@ impl Sweep<'_> {
         from: Offset,
     ) -> Result<Result<Option<AttemptName>, Fault>, StoreError> {
         let path = self.books.manifest(from);
-        let Some(bytes) = commit::document(self.store, &path).await? else {
+        let Some(bytes) = commit::read_durable(self.store, &path).await? else {
             return Ok(Ok(None));
         };
         let manifest = match Manifest::from_json(&bytes) {

@@ -3,7 +3,10 @@
 //! The dump never gives up because of a store: it tries again for as long as it is wanted. So whoever runs it must learn what it
 //! is waiting for: each fault goes to a [`Watcher`], and to the log once for as long as it stays the same.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use kreplicator_model::dump::path::StorePath;
 
@@ -90,30 +93,47 @@ pub trait Watcher: fmt::Debug + Send + Sync {
     fn over(&self);
 }
 
-/// Passes troubles on, and logs each once.
-#[derive(Debug)]
+/// What shows that a trouble is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The store does what it is asked.
+    Done,
+    /// A group is committed: the trouble is one of its files, and that a folder can be made says nothing of it.
+    Committed,
+}
+
+/// Passes troubles on, and logs each once. Clones are the same.
+#[derive(Debug, Clone)]
 pub(crate) struct Troubles {
-    watcher: std::sync::Arc<dyn Watcher>,
+    watcher: Arc<dyn Watcher>,
     /// What the log tells of: a partition.
-    about: String,
-    last: Option<Trouble>,
+    about: Arc<str>,
+    standing: Arc<Mutex<Option<Standing>>>,
+}
+
+#[derive(Debug)]
+struct Standing {
+    last: Trouble,
+    until: Until,
 }
 
 impl Troubles {
-    pub(crate) fn new(watcher: std::sync::Arc<dyn Watcher>, about: String) -> Self {
+    pub(crate) fn new(watcher: Arc<dyn Watcher>, about: String) -> Self {
         Self {
             watcher,
-            about,
-            last: None,
+            about: about.into(),
+            standing: Arc::default(),
         }
     }
 
-    pub(crate) fn note(&mut self, trouble: Trouble) {
+    pub(crate) fn note(&self, trouble: Trouble, until: Until) {
         self.watcher.trouble(&trouble);
-        let is_known = self
-            .last
-            .as_ref()
-            .is_some_and(|last| last.is_like(&trouble));
+        let mut standing = self.standing();
+        let before = standing.as_ref();
+        let is_known = before.is_some_and(|before| before.last.is_like(&trouble));
+        // One of a file outlasts those of calls that come after it.
+        let is_of_file = before.is_some_and(|before| before.until == Until::Committed);
+        let until = if is_of_file { Until::Committed } else { until };
         if !is_known {
             let (partition, waits_for) = (&self.about, trouble.waits_for());
             match waits_for {
@@ -125,14 +145,26 @@ impl Troubles {
                 }
             }
         }
-        self.last = Some(trouble);
+        *standing = Some(Standing {
+            last: trouble,
+            until,
+        });
     }
 
-    pub(crate) fn over(&mut self) {
-        if self.last.take().is_some() {
+    /// This much has been done.
+    pub(crate) fn over(&self, shown: Until) {
+        let is_over =
+            |standing: &mut Standing| shown == Until::Committed || standing.until == Until::Done;
+        let over = self.standing().take_if(is_over);
+        if over.is_some() {
             let partition = &self.about;
             tracing::info!(%partition, "the dump goes on");
             self.watcher.over();
         }
+    }
+
+    /// Nothing panics while it is held.
+    fn standing(&self) -> MutexGuard<'_, Option<Standing>> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

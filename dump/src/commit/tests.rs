@@ -119,3 +119,61 @@ async fn a_document_whose_folder_is_gone_is_told_apart_from_one_that_failed() {
     let lost = Some(Answer::Renamed(RenameOutcome::Unknown));
     assert_eq!(committer.answer(&rename).await, lost);
 }
+
+fn committer(store: &MemoryStore, noted: &Arc<Noted>) -> Committer {
+    let worker = kreplicator_model::ids::WorkerId::new("w").expect("legal");
+    let names = AttemptNames::new(&worker, kreplicator_model::ids::OwnerEpoch(1), 1);
+    let ground = Ground {
+        watcher: Arc::clone(noted) as _,
+        ..ground(store)
+    };
+    Committer::new(ground, crate::testkit::source(), names, None, Offset(0))
+}
+
+#[tokio::test]
+async fn a_document_that_could_not_be_written_leaves_nothing() {
+    let store = MemoryStore::new(1);
+    let noted = Arc::default();
+    let mut committer = committer(&store, &noted);
+    store.put(&path("there/first.json"), "");
+    store.set_faults(Faults {
+        torn: 1_000,
+        ..Faults::default()
+    });
+    for count in 0..20 {
+        let write = Op::Write {
+            path: path(&format!("there/{count}.json")),
+            bytes: b"{}".to_vec(),
+        };
+        let failed = committer.answer(&write).await;
+        assert_eq!(failed, Some(Answer::Written(WriteOutcome::Failed)));
+    }
+    assert_eq!(store.files("there").len(), 1);
+    assert_eq!(noted.all().len(), 20, "each is told");
+}
+
+#[tokio::test]
+async fn a_rename_whose_answer_is_lost_again_and_again_is_told() {
+    let store = MemoryStore::new(1);
+    let noted = Arc::default();
+    let mut committer = committer(&store, &noted);
+    store.put(&path("a"), "");
+    store.set_faults(Faults {
+        lost: 1_000,
+        ..Faults::default()
+    });
+    for count in 1..=5 {
+        let rename = Op::Rename {
+            source: path("a"),
+            target: path("b"),
+        };
+        let lost = Some(Answer::Renamed(RenameOutcome::Unknown));
+        assert_eq!(committer.answer(&rename).await, lost);
+        let noted = noted.all();
+        assert_eq!(noted.len(), count);
+        assert!(
+            matches!(&noted[count - 1], Some(Trouble::Store(error)) if error.kind == Kind::Unknown),
+            "{noted:?}"
+        );
+    }
+}

@@ -223,7 +223,7 @@ impl Rows {
         // Replacements are longer than what they replace. The text may be no longer than what the header weighs, or
         // a legal record would be more than a column can hold.
         let most = readable.len().min(header.key.len() + HEADER_BYTES);
-        let readable = &readable[..readable.floor_char_boundary(most)];
+        let (readable, _) = readable.split_at(readable.floor_char_boundary(most));
         self.header_keys.push(Some(readable.as_bytes()));
         self.header_key_bytes.push(Some(header.key));
     }

@@ -21,7 +21,7 @@ use crate::{
     held::{Held, Share},
     record::Record,
     store::FileWriter,
-    trouble::{Trouble, WaitsFor},
+    trouble::{Trouble, Troubles, Until, WaitsFor},
 };
 
 /// How often the footer of a closed file is asked for when the store is away.
@@ -41,6 +41,7 @@ pub(super) struct Workshop {
     pub(super) settings: envelope::Settings,
     pub(super) source: Arc<Source>,
     pub(super) held: Held,
+    pub(super) troubles: Troubles,
 }
 
 #[derive(Debug)]
@@ -292,6 +293,7 @@ async fn verify(
                 if trouble.waits_for() == WaitsFor::Person || again == VERIFICATIONS_MAX {
                     return Err(trouble);
                 }
+                shop.troubles.note(trouble, Until::Committed);
                 shop.ground.wait(again).await;
             }
             Err(fault) => return unverified(text_of(&fault)),

@@ -60,7 +60,7 @@ use crate::{
     encoders::Encoders,
     held::Held,
     record::{RECORD_BYTES_MAX, Record},
-    trouble::Trouble,
+    trouble::{Trouble, Until},
 };
 
 /// Files of a group that are closed at a time.
@@ -87,8 +87,10 @@ pub struct PartitionDump {
     next: Offset,
     /// Groups given up in a row.
     given_up: u32,
-    /// Late records of groups of former openings.
+    /// Late records of committed groups before those that `group` tells of.
     late_records: u64,
+    /// What `group` had told of them when it was last committed.
+    late_committed: u64,
     /// A call is under way, or was dropped.
     is_torn: bool,
 }
@@ -129,14 +131,16 @@ impl PartitionDump {
         let pattern = &settings.pattern;
         pattern.directory(&source.topic, Bucket::Undated)?;
         pattern.directory(&source.topic, pattern.unit().bucket(UnixMillis(0)))?;
+        let shared = Arc::new(source.clone());
+        let mut committer = Committer::new(ground.clone(), source, names, checkpoint, start);
         let shop = Workshop {
-            ground: ground.clone(),
+            ground,
             encoders,
             settings: settings.files.clone(),
-            source: Arc::new(source.clone()),
+            source: shared,
             held: Held::default(),
+            troubles: committer.troubles().clone(),
         };
-        let mut committer = Committer::new(ground, source, names, checkpoint, start);
         let open = committer.open().await?;
         let unit = settings.pattern.unit();
         Ok(Self {
@@ -152,6 +156,7 @@ impl PartitionDump {
             ledger: Ledger::default(),
             given_up: 0,
             late_records: 0,
+            late_committed: 0,
             is_torn: false,
         })
     }
@@ -174,7 +179,8 @@ impl PartitionDump {
         self.open.watermark
     }
 
-    /// Records so far that came after their bucket was over.
+    /// Records so far that came after their bucket was over: of groups that were committed, and of the open one, whose
+    /// are forgotten when it is given up.
     #[must_use]
     pub fn late_records(&self) -> u64 {
         self.late_records + self.group.late_records()
@@ -345,6 +351,7 @@ impl PartitionDump {
         self.committer.commit(draft);
         let open = self.committer.open().await?;
         self.given_up = 0;
+        self.shop.troubles.over(Until::Committed);
         let reread = open.reread;
         if !reread {
             assert_eq!(
@@ -432,7 +439,7 @@ impl PartitionDump {
     async fn lose(&mut self, trouble: Trouble) -> Result<Offset, Error> {
         self.is_torn = true;
         self.files.clear();
-        self.committer.note(trouble);
+        self.shop.troubles.note(trouble, Until::Committed);
         self.given_up = self.given_up.saturating_add(1);
         self.shop.ground.wait(self.given_up).await;
         self.recover().await
@@ -461,10 +468,11 @@ impl PartitionDump {
     /// A group is open, and empty. `is_anew`: what was seen of timestamps is forgotten too, since it is read again.
     fn begin(&mut self, open: Open, is_anew: bool) {
         if is_anew {
-            self.late_records += self.group.late_records();
+            self.late_records += std::mem::take(&mut self.late_committed);
             let unit = self.settings.pattern.unit();
             self.group = Group::new(self.settings.limits.clone(), unit, open.watermark);
         } else {
+            self.late_committed = self.group.late_records();
             self.group.closed();
         }
         self.files.clear();
