@@ -21,7 +21,7 @@ use crate::{
 
 /// Entries that are asked for at a time.
 const LISTED_MAX: usize = 1_000;
-/// Attempts that are looked at in one sweep; what is left waits for the next.
+/// Attempts from which on a sweep ends with the offset that it is at; what is left waits for the next.
 const ATTEMPTS_MAX: u64 = 10_000;
 
 /// What a sweep has found.
@@ -37,17 +37,30 @@ pub struct Swept {
     pub abandoned: u64,
     /// Names that are none of ours; left alone.
     pub unknown: u64,
-    /// There may be more: sweep again.
-    pub is_cut: bool,
+    /// There may be more: the next sweep begins after this name. None: the end was reached.
+    pub after: Option<String>,
     /// Manifests that cannot be read, by which nothing was judged.
     pub faults: Vec<Fault>,
 }
 
-/// Sweeps the attempts of one partition.
+/// Sweeps the attempts of one partition, from its first or [`Swept::after`] on.
 ///
 /// # Errors
 /// The store failed; what was deleted until then was right to go.
-pub async fn sweep(store: &dyn FileStore, source: &Source) -> Result<Swept, StoreError> {
+pub async fn sweep(
+    store: &dyn FileStore,
+    source: &Source,
+    after: Option<String>,
+) -> Result<Swept, StoreError> {
+    sweep_some(store, source, after, ATTEMPTS_MAX).await
+}
+
+async fn sweep_some(
+    store: &dyn FileStore,
+    source: &Source,
+    mut after: Option<String>,
+    attempts_max: u64,
+) -> Result<Swept, StoreError> {
     let books = Books::of(&source.topic, source.partition);
     let mut sweep = Sweep {
         store,
@@ -57,7 +70,6 @@ pub async fn sweep(store: &dyn FileStore, source: &Source) -> Result<Swept, Stor
         looked: 0,
     };
     let attempts = books.attempts();
-    let mut after: Option<String> = None;
     loop {
         let found = store
             .list(Some(&attempts), after.as_deref(), LISTED_MAX)
@@ -66,12 +78,13 @@ pub async fn sweep(store: &dyn FileStore, source: &Source) -> Result<Swept, Stor
         after = Some(last.path.name().to_owned());
         let is_last = found.len() < LISTED_MAX;
         for entry in found {
+            let name = entry.path.name().to_owned();
             match Books::attempts_offset(entry.path.name()) {
                 Some(from) if entry.length.is_none() => sweep.offset(&entry.path, from).await?,
                 _ => sweep.swept.unknown += 1,
             }
-            if sweep.looked >= ATTEMPTS_MAX {
-                sweep.swept.is_cut = true;
+            if sweep.looked >= attempts_max {
+                sweep.swept.after = Some(name);
                 return Ok(sweep.swept);
             }
         }
@@ -93,6 +106,8 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     /// The attempts at one offset.
     async fn offset(&mut self, folder: &StorePath, from: Offset) -> Result<(), StoreError> {
+        // One that is committed later is met again: without a manifest nothing is deleted that was not asked for anew.
+        let committed = self.committed(from).await?;
         let mut after: Option<String> = None;
         loop {
             let found = self
@@ -105,12 +120,12 @@ impl Sweep<'_> {
             for entry in found {
                 let name = AttemptName::parse(entry.path.name());
                 match name.filter(|_| entry.length.is_none()) {
-                    Some(name) => self.attempt(&entry, from, &name).await?,
+                    Some(name) => self.attempt(&entry, from, &name, &committed).await?,
                     None => self.swept.unknown += 1,
                 }
                 self.looked += 1;
             }
-            if is_last || self.looked >= ATTEMPTS_MAX {
+            if is_last {
                 break;
             }
         }
@@ -122,13 +137,14 @@ impl Sweep<'_> {
         entry: &Entry,
         from: Offset,
         name: &AttemptName,
+        committed: &Result<Option<AttemptName>, Fault>,
     ) -> Result<(), StoreError> {
         let folder = &entry.path;
-        let committed = match self.committed(from).await? {
+        let committed = match committed {
             Ok(committed) => committed,
             Err(fault) => {
-                if !self.swept.faults.contains(&fault) {
-                    self.swept.faults.push(fault);
+                if !self.swept.faults.contains(fault) {
+                    self.swept.faults.push(fault.clone());
                 }
                 self.swept.kept += 1;
                 return Ok(());
@@ -296,7 +312,7 @@ mod tests {
             &books().attempts().join("notes.txt").expect("legal"),
             "mine",
         );
-        let swept = sweep(&store, &source()).await.expect("swept");
+        let swept = sweep(&store, &source(), None).await.expect("swept");
         let expected = Swept {
             kept: 1,
             overtaken: 1,
@@ -319,9 +335,9 @@ mod tests {
         let store = MemoryStore::new(1);
         attempt(&store, 10, 3);
         store.pass(ABANDONED_AFTER - Duration::from_secs(1));
-        assert_eq!(sweep(&store, &source()).await.expect("swept").kept, 1);
+        assert_eq!(sweep(&store, &source(), None).await.expect("swept").kept, 1);
         store.pass(Duration::from_secs(1));
-        let swept = sweep(&store, &source()).await.expect("swept");
+        let swept = sweep(&store, &source(), None).await.expect("swept");
         assert_eq!((swept.abandoned, swept.kept), (1, 0));
         assert_eq!(left(&store), Vec::<String>::new());
         assert_eq!(
@@ -336,7 +352,7 @@ mod tests {
         attempt(&store, 10, 3);
         store.pass(2 * ABANDONED_AFTER);
         store.put(&books().attempt_file(Offset(10), &name(3), 1), "more");
-        assert_eq!(sweep(&store, &source()).await.expect("swept").kept, 1);
+        assert_eq!(sweep(&store, &source(), None).await.expect("swept").kept, 1);
     }
 
     #[tokio::test]
@@ -351,7 +367,7 @@ mod tests {
         store.put(&books().manifest(Offset(10)), "torn");
         attempt(&store, 10, 1);
         store.pass(2 * ABANDONED_AFTER);
-        let swept = sweep(&store, &source()).await.expect("swept");
+        let swept = sweep(&store, &source(), None).await.expect("swept");
         assert_eq!((swept.kept, swept.faults.len()), (2, 2));
         assert_eq!(left(&store).len(), 4);
     }
@@ -364,7 +380,39 @@ mod tests {
             unreachable: 1_000,
             ..Faults::default()
         });
-        let error = sweep(&store, &source()).await.expect_err("it fails");
+        let error = sweep(&store, &source(), None).await.expect_err("it fails");
         assert_eq!(error.kind, Kind::Unreachable);
+    }
+
+    #[tokio::test]
+    async fn a_sweep_that_is_cut_goes_on_where_it_ended() {
+        let store = MemoryStore::new(1);
+        for from in 0..5 {
+            attempt(&store, from, 1);
+        }
+        let (mut kept, mut sweeps, mut after) = (0, 0, None);
+        loop {
+            let swept = sweep_some(&store, &source(), after, 2).await;
+            let swept = swept.expect("swept");
+            assert!(swept.kept <= 2, "{swept:?}");
+            (kept, sweeps) = (kept + swept.kept, sweeps + 1);
+            after = swept.after;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!((kept, sweeps), (5, 3));
+    }
+
+    #[tokio::test]
+    async fn who_has_committed_is_asked_once_for_each_offset() {
+        let store = MemoryStore::new(1);
+        for count in 1..=9 {
+            attempt(&store, 0, count);
+        }
+        commit(&store, 0, 9, source());
+        let swept = sweep(&store, &source(), None).await.expect("swept");
+        assert_eq!((swept.overtaken, swept.committed), (8, 1));
+        assert_eq!(store.calls("confirm"), 1);
     }
 }

@@ -453,7 +453,7 @@ async fn run(seed: u64) -> usize {
                 let store = world.borrow().store.clone();
                 sweeping = Some(Box::pin(async move {
                     // Whatever fails is tried by the next one.
-                    drop(sweep(&store, &source()).await);
+                    drop(sweep(&store, &source(), None).await);
                 }));
             }
             130..230 => pass(&world, Duration::from_secs(6)).await,
