@@ -158,6 +158,12 @@ impl Committer {
         self.machine.take_removed()
     }
 
+    /// The operation at which the last call was dropped.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> Option<&Op> {
+        self.under_way.as_ref()
+    }
+
     /// Where all that fails in the partition is told.
     pub(crate) fn troubles(&self) -> &Troubles {
         &self.troubles

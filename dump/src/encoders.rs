@@ -119,6 +119,24 @@ impl Encoders {
         }))
     }
 
+    /// No threads, and nothing is done until [`Encoders::step`] says so.
+    #[cfg(test)]
+    pub(crate) fn stepped() -> Self {
+        Self(Arc::new(Threads {
+            shared: Arc::default(),
+            threads: Vec::new(),
+            is_inline: false,
+            large: Arc::new(Semaphore::new(1)),
+        }))
+    }
+
+    /// Does the piece that has waited longest; false: there is none.
+    #[cfg(test)]
+    pub(crate) fn step(&self) -> bool {
+        let job = self.0.shared.queue().jobs.pop_front();
+        job.map(|job| job()).is_some()
+    }
+
     /// Leave to encode something large, which takes a multiple of its size meanwhile: one at a time, until it is dropped.
     pub(crate) async fn large(&self) -> OwnedSemaphorePermit {
         let leave = Arc::clone(&self.0.large).acquire_owned().await;

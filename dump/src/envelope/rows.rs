@@ -16,8 +16,6 @@ use kreplicator_model::dump::{
 use super::schema;
 use crate::record::{HEADER_BYTES, Header, RECORD_BYTES_MAX, Record};
 
-/// Bytes of memory from which on rows are full. A single record may be larger.
-const BYTES_MAX: usize = 1 << 20;
 /// Most rows, and most headers beyond those of the first row.
 const ROWS_MAX: usize = 64 << 10;
 
@@ -171,13 +169,14 @@ impl Rows {
             + self.header_keys.ends.len() * HEADER_BYTES
     }
 
-    /// Whether they should be encoded before this record is added: it would make them too large.
+    /// Whether they should be encoded before this record is added: it would make them larger than `bytes_max`, at most 1 GiB. A
+    /// single record may be larger.
     #[must_use]
-    pub fn is_full_for(&self, record: &Record<'_>) -> bool {
+    pub fn is_full_for(&self, record: &Record<'_>, bytes_max: usize) -> bool {
         if self.is_empty() {
             return false;
         }
-        let is_large = self.bytes() as u64 + record.weight() > BYTES_MAX as u64;
+        let is_large = self.bytes() as u64 + record.weight() > bytes_max as u64;
         let headers = self.header_keys.ends.len() + record.headers.len();
         is_large || self.len() >= ROWS_MAX || headers > ROWS_MAX
     }

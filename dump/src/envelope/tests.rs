@@ -93,7 +93,7 @@ fn write(records: &[Owned], settings: &Settings) -> (Facts, Bytes) {
     let mut bytes = Vec::new();
     for record in records {
         record.with(|record| {
-            if rows.is_full_for(record) {
+            if rows.is_full_for(record, settings.rows_bytes_max) {
                 writer.write(std::mem::take(&mut rows)).expect("written");
                 bytes.extend(writer.take());
             }

@@ -33,20 +33,26 @@ pub struct Settings {
     /// Bytes of memory from which on a row group is finished. Together with what it is finished into it is what a
     /// file being written holds at most, beside one record. At least 1.
     pub row_group_bytes_max: usize,
+    /// Bytes of rows that are handed to an encoder at once; a single record may be larger.
+    pub rows_bytes_max: usize,
 }
 
 impl Default for Settings {
-    /// Level 3, zstd's own default, and 32 MiB: as large as row groups can be where a worker has many files open.
+    /// Level 3, zstd's own default; rows of 1 MiB; and row groups of 32 MiB: as large as row groups can be where a worker has many files open.
     fn default() -> Self {
         Self {
             zstd_level: 3,
             row_group_bytes_max: 32 << 20,
+            rows_bytes_max: 1 << 20,
         }
     }
 }
 
 /// Bytes of a row group that can be set. Its readers hold up to four times of it.
 const ROW_GROUP_BYTES: RangeInclusive<usize> = 64 << 10..=512 << 20;
+
+/// Bytes of rows that can be set.
+const ROWS_BYTES: RangeInclusive<usize> = 16 << 10..=8 << 20;
 
 impl Settings {
     /// What is wrong with them, each in words that begin with the name of a setting.
@@ -55,7 +61,9 @@ impl Settings {
         let is_size = ROW_GROUP_BYTES.contains(&self.row_group_bytes_max);
         let level = (!is_level).then_some("zstd_level is not between 1 and 9");
         let size = (!is_size).then_some("row_group_bytes_max is not between 64 KiB and 512 MiB");
-        level.into_iter().chain(size)
+        let is_piece = ROWS_BYTES.contains(&self.rows_bytes_max);
+        let piece = (!is_piece).then_some("rows_bytes_max is not between 16 KiB and 8 MiB");
+        level.into_iter().chain(size).chain(piece)
     }
 }
 

@@ -127,8 +127,8 @@ impl OpenFile {
     }
 
     /// Whether its rows are to be encoded before this record.
-    pub(super) fn is_full_for(&self, record: &Record<'_>) -> bool {
-        self.rows.is_full_for(record)
+    pub(super) fn is_full_for(&self, shop: &Workshop, record: &Record<'_>) -> bool {
+        self.rows.is_full_for(record, shop.settings.rows_bytes_max)
     }
 
     pub(super) fn push(&mut self, record: &Record<'_>) {
@@ -140,6 +140,18 @@ impl OpenFile {
     /// Bytes of memory.
     pub(super) fn held(&self) -> usize {
         self.rows_held.bytes() + self.encoder_held.bytes()
+    }
+
+    /// Bytes that the store has.
+    #[cfg(test)]
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Whether an encoder has it.
+    #[cfg(test)]
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self.encoder, Encoder::Busy(_))
     }
 
     /// Length of the file so far, about.

@@ -65,8 +65,6 @@ use crate::{
 
 /// Files of a group that are closed at a time.
 const CLOSED_AT_ONCE: usize = 8;
-/// What is held less than this by a file is not worth a row group of its own.
-const RELIEVED_BYTES_MIN: usize = 64 << 10;
 
 /// The dump of one partition by one owner.
 #[derive(Debug)]
@@ -298,7 +296,8 @@ impl PartitionDump {
         }
         self.is_torn = true;
         let shop = &self.shop;
-        let worth = |file: &&mut OpenFile| file.held() >= RELIEVED_BYTES_MIN;
+        let least = self.settings.relieved_bytes_min;
+        let worth = |file: &&mut OpenFile| file.held() >= least;
         let relieved = async {
             let mut files: Vec<&mut OpenFile> = self.files.iter_mut().filter(worth).collect();
             for file in &mut files {
@@ -396,7 +395,7 @@ impl PartitionDump {
         let index = match self.buckets.get(&bucket) {
             Some(index) => {
                 let file = &mut self.files[*index];
-                if file.is_full_for(record) {
+                if file.is_full_for(&self.shop, record) {
                     self.is_torn = true;
                     file.encode(&self.shop).await?;
                     self.is_torn = false;

@@ -17,7 +17,7 @@ const AGE_MAX: Duration = COMMIT_WITHIN.checked_div(4).expect("not zero");
 const AGE_MIN: Duration = Duration::from_secs(1);
 
 /// How a partition is dumped.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Where files go.
     pub pattern: Pattern,
@@ -25,6 +25,19 @@ pub struct Settings {
     pub limits: Limits,
     /// How files are written.
     pub files: envelope::Settings,
+    /// Bytes of memory of a file that are worth a row group of their own when memory is short.
+    pub relieved_bytes_min: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            pattern: Pattern::default(),
+            limits: Limits::default(),
+            files: envelope::Settings::default(),
+            relieved_bytes_min: 64 << 10,
+        }
+    }
 }
 
 impl Settings {

@@ -433,6 +433,7 @@ async fn settings_that_cannot_be_are_refused_by_name() {
         world.settings.files = envelope::Settings {
             zstd_level,
             row_group_bytes_max,
+            rows_bytes_max: 0,
         };
         let refused = world.owner(None).await.expect_err("nothing is legal");
         let refused = refused.to_string();
@@ -442,6 +443,7 @@ async fn settings_that_cannot_be_are_refused_by_name() {
             "buckets_max",
             "zstd_level",
             "row_group_bytes_max",
+            "rows_bytes_max",
         ] {
             assert!(refused.contains(name), "{name}: {refused}");
         }
