@@ -74,14 +74,16 @@ impl Shared {
     }
 }
 
-/// The threads. When the last clone is dropped they finish what they are at, and are waited for; what was not begun comes to
-/// [`Broken::Stopped`].
+/// The threads. When the last clone is dropped, or at [`Encoders::shutdown`], they finish what they are at and end; what was not
+/// begun comes to [`Broken::Stopped`].
 #[derive(Clone)]
 pub struct Encoders(Arc<Threads>);
 
 struct Threads {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    /// How many there are.
+    count: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// Work is done where it is handed over.
     is_inline: bool,
     large: Arc<Semaphore>,
@@ -94,16 +96,18 @@ impl Encoders {
     /// The system gives no more threads.
     pub fn new(threads: NonZeroUsize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let mut this = Threads {
+        let this = Threads {
             shared,
-            threads: Vec::new(),
+            count: threads.get(),
+            threads: Mutex::default(),
             is_inline: false,
             large: Arc::new(Semaphore::new(1)),
         };
         for index in 0..threads.get() {
             let shared = Arc::clone(&this.shared);
             let thread = thread::Builder::new().name(format!("encoder-{index}"));
-            this.threads.push(thread.spawn(move || shared.work())?);
+            let thread = thread.spawn(move || shared.work())?;
+            this.threads().push(thread);
         }
         Ok(Self(Arc::new(this)))
     }
@@ -113,7 +117,8 @@ impl Encoders {
     pub fn inline() -> Self {
         Self(Arc::new(Threads {
             shared: Arc::default(),
-            threads: Vec::new(),
+            count: 0,
+            threads: Mutex::default(),
             is_inline: true,
             large: Arc::new(Semaphore::new(1)),
         }))
@@ -124,7 +129,8 @@ impl Encoders {
     pub(crate) fn stepped() -> Self {
         Self(Arc::new(Threads {
             shared: Arc::default(),
-            threads: Vec::new(),
+            count: 0,
+            threads: Mutex::default(),
             is_inline: false,
             large: Arc::new(Semaphore::new(1)),
         }))
@@ -141,6 +147,17 @@ impl Encoders {
     pub(crate) async fn large(&self) -> OwnedSemaphorePermit {
         let leave = Arc::clone(&self.0.large).acquire_owned().await;
         leave.expect("it is never closed")
+    }
+
+    /// Stops the threads and waits for what they are at, so not for asynchronous code. Work that is handed over later comes to
+    /// [`Broken::Stopped`], whoever has a clone.
+    pub fn shutdown(&self) {
+        self.0.stop();
+        let threads = std::mem::take(&mut *self.0.threads());
+        for thread in threads {
+            // Work that panics is caught, so a thread ends well.
+            drop(thread.join());
+        }
     }
 
     /// Has `work` done.
@@ -160,7 +177,11 @@ impl Encoders {
         if self.0.is_inline {
             job();
         } else {
-            self.0.shared.queue().jobs.push_back(job);
+            let mut queue = self.0.shared.queue();
+            if !queue.is_stopped {
+                queue.jobs.push_back(job);
+            }
+            drop(queue);
             self.0.shared.news.notify_one();
         }
         Pending(receiver)
@@ -169,12 +190,17 @@ impl Encoders {
 
 impl fmt::Debug for Encoders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Encoders({})", self.0.threads.len())
+        write!(f, "Encoders({})", self.0.count)
     }
 }
 
-impl Drop for Threads {
-    fn drop(&mut self) {
+impl Threads {
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for nobody.
+    fn stop(&self) {
         let left = {
             let mut queue = self.shared.queue();
             queue.is_stopped = true;
@@ -182,10 +208,12 @@ impl Drop for Threads {
         };
         drop(left);
         self.shared.news.notify_all();
-        for thread in self.threads.drain(..) {
-            // Work that panics is caught, so a thread ends well.
-            drop(thread.join());
-        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 
@@ -269,10 +297,30 @@ mod tests {
         });
         begins.recv().expect("it begins");
         let second = encoders.submit(|| ());
-        let dropped = thread::spawn(move || drop(encoders));
+        let stopping = encoders.clone();
+        let stopped = thread::spawn(move || stopping.shutdown());
         assert_eq!(second.wait().await, Err(Broken::Stopped));
+        assert!(!stopped.is_finished(), "what was begun is waited for");
         drop(end);
         first.wait().await.expect("it was begun");
-        dropped.join().expect("no panic");
+        stopped.join().expect("no panic");
+        let late = encoders.submit(|| ());
+        assert_eq!(late.wait().await, Err(Broken::Stopped));
+    }
+
+    #[tokio::test]
+    async fn dropping_the_last_clone_waits_for_nobody() {
+        let encoders = Encoders::new(NonZeroUsize::MIN).expect("a thread");
+        let (end, ended) = mpsc::channel::<()>();
+        let (began, begins) = mpsc::channel();
+        let first = encoders.submit(move || {
+            began.send(()).expect("the test waits");
+            ended.recv().is_err()
+        });
+        begins.recv().expect("it begins");
+        // It would stand still here if it joined the thread.
+        drop(encoders);
+        drop(end);
+        assert_eq!(first.wait().await, Ok(true));
     }
 }

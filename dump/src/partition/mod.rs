@@ -219,7 +219,7 @@ impl PartitionDump {
     /// held than a row group and some rows for each file.
     ///
     /// # Errors
-    /// [`Error::OutOfOrder`], [`Error::Stopped`].
+    /// [`Error::OutOfOrder`], [`Error::LastOffset`], [`Error::Stopped`].
     pub async fn append(&mut self, records: &[Record<'_>]) -> Result<Appended, Error> {
         if let Some(position) = self.mend().await? {
             return Ok(Appended::reread(position));
@@ -487,8 +487,5 @@ impl PartitionDump {
 /// The offset after this one.
 fn after(offset: Offset) -> Result<Offset, Error> {
     let next = offset.0.checked_add(1);
-    next.map(Offset).ok_or(Error::OutOfOrder {
-        expected: offset,
-        found: offset,
-    })
+    next.map(Offset).ok_or(Error::LastOffset)
 }

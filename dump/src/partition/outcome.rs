@@ -27,6 +27,9 @@ pub enum Error {
         /// What was given.
         found: Offset,
     },
+    /// The highest number there is was given as an offset: no source has it, and nothing could follow.
+    #[error("offset {max} was given, which no record can have", max = i64::MAX)]
+    LastOffset,
     /// The pattern makes a path of this topic that is too long.
     #[error("there is no directory for this topic: {0}")]
     Directory(#[from] PathError),

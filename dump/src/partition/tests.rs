@@ -592,3 +592,14 @@ async fn late_records_of_a_group_that_is_read_again_are_counted_once() {
     assert!(dump.close_and_commit().await.expect("given up").reread);
     assert_eq!(dump.late_records(), 2);
 }
+
+#[tokio::test]
+async fn the_highest_number_is_no_offset() {
+    let mut world = World::new();
+    let mut dump = world.owner(None).await.expect("open");
+    let end = Offset(i64::MAX);
+    let out = dump.left_out(Offset(10), end, Reason::Hole).await;
+    assert_eq!(out, Ok(MORE));
+    let refused = dump.append(&[record(i64::MAX, NINE, b"a")]).await;
+    assert_eq!(refused, Err(Error::LastOffset));
+}
