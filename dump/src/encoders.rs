@@ -228,6 +228,12 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 pub struct Pending<T>(oneshot::Receiver<Result<T, Broken>>);
 
 impl<T> Pending<T> {
+    /// Whether [`Pending::wait`] would give its result at once.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        !self.0.is_empty() || self.0.is_terminated()
+    }
+
     /// Its result.
     ///
     /// # Errors

@@ -241,6 +241,11 @@ impl OpenFile {
         Ok(())
     }
 
+    /// Whether an encoder has finished what the store does not have yet.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(&self.encoder, Encoder::Busy(pending) if pending.is_done())
+    }
+
     /// Waits for the encoder, and writes what it has finished.
     pub(super) async fn settle(&mut self, shop: &Workshop) -> Result<(), Trouble> {
         let pending = match std::mem::replace(&mut self.encoder, Encoder::Lost) {

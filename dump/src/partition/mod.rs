@@ -232,6 +232,10 @@ impl PartitionDump {
             }
             expected = after(found)?;
         }
+        if let Err(trouble) = self.settle_ready().await {
+            let position = self.lose(trouble).await?;
+            return Ok(Appended::reread(position));
+        }
         if self.group.is_empty() && !records.is_empty() {
             self.renew().await?;
         }
@@ -282,6 +286,35 @@ impl PartitionDump {
         self.group.left_out(self.shop.ground.clock.mono());
         self.next = to;
         Ok(self.due().map_or(Then::More, Then::Close))
+    }
+
+    /// Writes what encoders have finished meanwhile. [`PartitionDump::append`] does it too; to be called now and then where no
+    /// records come, or a finished row group is held until the group is closed.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn hand_on(&mut self) -> Result<Then, Error> {
+        if let Some(position) = self.mend().await? {
+            return Ok(Then::Reread(position));
+        }
+        match self.settle_ready().await {
+            Ok(()) => Ok(Then::More),
+            Err(trouble) => Ok(Then::Reread(self.lose(trouble).await?)),
+        }
+    }
+
+    async fn settle_ready(&mut self) -> Result<(), Trouble> {
+        if !self.files.iter().any(OpenFile::is_ready) {
+            return Ok(());
+        }
+        self.is_torn = true;
+        for file in &mut self.files {
+            if file.is_ready() {
+                file.settle(&self.shop).await?;
+            }
+        }
+        self.is_torn = false;
+        Ok(())
     }
 
     /// Frees memory under pressure, and leaves the group open: what is held of each file is encoded, ended as a row group, and

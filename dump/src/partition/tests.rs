@@ -461,6 +461,7 @@ async fn calls_can_move_between_threads() {
     is_send(&dump);
     is_send(&dump.append(&[]));
     is_send(&dump.relieve());
+    is_send(&dump.hand_on());
     is_send(&dump.left_out(Offset(0), Offset(1), Reason::Hole));
     is_send(&dump.close_and_commit());
 }
@@ -602,4 +603,33 @@ async fn the_highest_number_is_no_offset() {
     assert_eq!(out, Ok(MORE));
     let refused = dump.append(&[record(i64::MAX, NINE, b"a")]).await;
     assert_eq!(refused, Err(Error::LastOffset));
+}
+
+#[tokio::test]
+async fn c095_what_is_finished_is_written_though_no_record_comes_to_its_file() {
+    let mut world = World::new();
+    world.encoders = Encoders::stepped();
+    world.settings.files.row_group_bytes_max = 64 << 10;
+    world.settings.files.rows_bytes_max = 16 << 10;
+    world.settings.limits.lateness = Duration::from_hours(1_000);
+    let mut dump = world.owner(None).await.expect("open");
+    let value = Random::new(1).bytes(100 << 10);
+    for (offset, is_by_timer) in [(10, false), (12, true)] {
+        for record in [record(offset, NINE, &value), record(offset + 1, NINE, b"a")] {
+            while world.encoders.step() {}
+            assert_eq!(dump.append(&[record]).await.expect("taken").taken, 1);
+        }
+        let before = dump.files[0].written();
+        while world.encoders.step() {}
+        let then = if is_by_timer {
+            dump.hand_on().await
+        } else {
+            dump.append(&[]).await.map(|appended| appended.then)
+        };
+        assert_eq!(then, Ok(MORE));
+        let written = dump.files[0].written() - before;
+        assert!(written > 100 << 10, "{written} bytes were handed on");
+        let held = dump.held().bytes();
+        assert!(held < 100 << 10, "{held} bytes are held");
+    }
 }
