@@ -44,7 +44,7 @@ impl Jitter {
         Self(Arc::new(draw))
     }
 
-    fn draw(&self) -> f64 {
+    pub(crate) fn draw(&self) -> f64 {
         (self.0)()
     }
 }

@@ -65,6 +65,8 @@ use crate::{
 
 /// Files of a group that are closed at a time.
 const CLOSED_AT_ONCE: usize = 8;
+/// Least share of the age that is set for a group.
+const AGE_SHARE_MIN: f64 = 0.8;
 
 /// The dump of one partition by one owner.
 #[derive(Debug)]
@@ -140,10 +142,9 @@ impl PartitionDump {
             troubles: committer.troubles().clone(),
         };
         let open = committer.open().await?;
-        let unit = settings.pattern.unit();
         Ok(Self {
             opened_at: shop.ground.clock.mono(),
-            group: Group::new(settings.limits.clone(), unit, open.watermark),
+            group: group(&shop.ground, &settings, open.watermark),
             next: open.checkpoint.position,
             shop,
             committer,
@@ -501,8 +502,7 @@ impl PartitionDump {
     fn begin(&mut self, open: Open, is_anew: bool) {
         if is_anew {
             self.late_records += std::mem::take(&mut self.late_committed);
-            let unit = self.settings.pattern.unit();
-            self.group = Group::new(self.settings.limits.clone(), unit, open.watermark);
+            self.group = group(&self.shop.ground, &self.settings, open.watermark);
         } else {
             self.late_committed = self.group.late_records();
             self.group.closed();
@@ -515,6 +515,14 @@ impl PartitionDump {
         self.open = open;
         self.is_torn = false;
     }
+}
+
+/// An empty group. Its age is up to a fifth less than set, since owners begin together, and would commit together ever after.
+fn group(ground: &Ground, settings: &Settings, watermark: Option<UnixMillis>) -> Group {
+    let mut limits = settings.limits.clone();
+    let share = AGE_SHARE_MIN + (1.0 - AGE_SHARE_MIN) * ground.jitter.draw();
+    limits.age_max = limits.age_max.mul_f64(share.clamp(AGE_SHARE_MIN, 1.0));
+    Group::new(limits, settings.pattern.unit(), watermark)
 }
 
 /// The offset after this one.
