@@ -8,9 +8,12 @@ use arrow_array::{
 };
 use arrow_buffer::{Buffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::ArrowError;
-use kreplicator_model::dump::{
-    bucket::{Bucket, Unit},
-    manifest::Source,
+use kreplicator_model::{
+    dump::{
+        bucket::{Bucket, Unit},
+        manifest::Source,
+    },
+    ids::Offset,
 };
 
 use super::schema;
@@ -124,6 +127,13 @@ impl Rows {
     #[must_use]
     pub fn len(&self) -> usize {
         self.offsets.len()
+    }
+
+    /// First and last offset; None: there are none.
+    #[must_use]
+    pub fn range(&self) -> Option<(Offset, Offset)> {
+        let (first, last) = (self.offsets.first()?, self.offsets.last()?);
+        Some((Offset(*first), Offset(*last)))
     }
 
     /// Whether there are none.

@@ -12,7 +12,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kreplicator_model::dump::{bucket::Bucket, manifest::Source, path::StorePath};
+use kreplicator_model::{
+    dump::{bucket::Bucket, manifest::Source, path::StorePath},
+    ids::Offset,
+};
 
 use crate::{
     commit::Ground,
@@ -82,6 +85,8 @@ pub(super) struct OpenFile {
     encoder: Encoder,
     /// Whether it was asked for in the store.
     is_made: bool,
+    /// First and last offset of what was last handed to the encoder.
+    piece: Option<(Offset, Offset)>,
     output: Option<Box<dyn FileWriter>>,
     written: u64,
     rows_held: Share,
@@ -120,6 +125,7 @@ impl OpenFile {
             encoder_held: Arc::new(shop.held.share()),
             encoder: Encoder::New,
             is_made: false,
+            piece: None,
             output: None,
             written: 0,
             encoded: 0,
@@ -200,8 +206,12 @@ impl OpenFile {
         }
     }
 
-    fn unencoded(&self, text: String) -> Trouble {
+    fn unencoded(&self, text: &str) -> Trouble {
         let path = self.path.clone();
+        let text = match self.piece {
+            Some((first, last)) => format!("offsets {first} to {last}: {text}"),
+            None => text.to_owned(),
+        };
         Trouble::Encoder { path, text }
     }
 
@@ -218,6 +228,7 @@ impl OpenFile {
             Encoder::Busy(_) | Encoder::Finished | Encoder::Lost => return Err(self.lost()),
         };
         let rows = std::mem::take(&mut self.rows);
+        self.piece = rows.range();
         self.encoded += rows.bytes() as u64;
         let (source, settings) = (Arc::clone(&shop.source), shop.settings.clone());
         let held = Arc::clone(&self.encoder_held);
@@ -258,8 +269,8 @@ impl OpenFile {
         };
         let piece = match pending.wait().await {
             Ok(Ok(piece)) => piece,
-            Ok(Err(fault)) => return Err(self.unencoded(text_of(&fault))),
-            Err(broken) => return Err(self.unencoded(broken.to_string())),
+            Ok(Err(fault)) => return Err(self.unencoded(&text_of(&fault))),
+            Err(broken) => return Err(self.unencoded(&broken.to_string())),
         };
         for block in piece.blocks {
             let length = block.len();

@@ -634,3 +634,20 @@ async fn c095_what_is_finished_is_written_though_no_record_comes_to_its_file() {
         assert!(held < 100 << 10, "{held} bytes are held");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn records_that_cannot_be_encoded_are_told_by_their_offsets() {
+    let mut world = World::new();
+    world.encoders = Encoders::new(NonZeroUsize::MIN).expect("a thread");
+    let mut dump = world.owner(None).await.expect("open");
+    dump.append(&[record(10, NINE, b"a"), record(11, NINE, b"b")])
+        .await
+        .expect("taken");
+    world.encoders.shutdown();
+    assert!(dump.close_and_commit().await.expect("given up").reread);
+    let noted = world.noted.all();
+    assert!(
+        matches!(&noted[0], Some(Trouble::Encoder { text, .. }) if text.starts_with("offsets 10 to 11: ")),
+        "{noted:?}"
+    );
+}
