@@ -15,38 +15,48 @@ use kreplicator_model::ids::Offset;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Epochs {
     /// From each of these offsets on, up to the next one. None: the log's format does not tell, or it is not known.
-    marks: VecDeque<(Offset, Option<i32>)>,
-    /// Epoch of the record before the first mark.
-    before: Option<i32>,
+    marks: VecDeque<Mark>,
+    /// What holds before the first of them.
+    before: Mark,
+}
+
+/// The epoch under which the records from `from` on were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) from: Offset,
+    pub(super) epoch: Option<i32>,
 }
 
 impl Epochs {
-    /// Nothing is read yet; `before`: of the record before the position.
-    pub(super) fn new(before: Option<i32>) -> Self {
+    /// Nothing is read yet from `position` on; `epoch`: of the record before it.
+    pub(super) fn new(position: Offset, epoch: Option<i32>) -> Self {
         Self {
             marks: VecDeque::new(),
-            before,
+            before: Mark {
+                from: Offset(position.0 - 1),
+                epoch,
+            },
         }
     }
 
     /// A batch of this epoch was read; what was read before ends at `from`.
     pub(super) fn read(&mut self, from: Offset, epoch: Option<i32>) {
         if self.latest() != epoch {
-            self.marks.push_back((from, epoch));
+            self.marks.push_back(Mark { from, epoch });
         }
     }
 
     /// Epoch of what was read last.
     pub(super) fn latest(&self) -> Option<i32> {
-        self.marks.back().map_or(self.before, |(_, epoch)| *epoch)
+        self.marks.back().unwrap_or(&self.before).epoch
     }
 
-    /// Epoch of the record before `offset`, which nobody asks below any more.
-    pub(super) fn settle(&mut self, offset: Offset) -> Option<i32> {
-        while let Some((from, epoch)) = self.marks.front()
-            && *from < offset
+    /// What holds of the record before `offset`, below which only that is remembered from now on.
+    pub(super) fn settle(&mut self, offset: Offset) -> Mark {
+        while let Some(mark) = self.marks.front()
+            && mark.from < offset
         {
-            self.before = *epoch;
+            self.before = *mark;
             self.marks.pop_front();
         }
         self.before
@@ -59,18 +69,16 @@ mod tests {
 
     #[test]
     fn a_checkpoint_has_the_epoch_of_the_record_before_it() {
-        let mut epochs = Epochs::new(Some(3));
+        let mut epochs = Epochs::new(Offset(10), Some(3));
         for (from, epoch) in [(10, 3), (12, 3), (14, 5), (20, 5), (22, 6)] {
             epochs.read(Offset(from), Some(epoch));
         }
         assert_eq!(epochs.marks.len(), 2, "one for each leader");
         assert_eq!(epochs.latest(), Some(6));
         for (checkpoint, epoch) in [(10, 3), (14, 3), (15, 5), (22, 5), (23, 6), (30, 6)] {
-            assert_eq!(
-                epochs.settle(Offset(checkpoint)),
-                Some(epoch),
-                "{checkpoint}"
-            );
+            let mark = epochs.settle(Offset(checkpoint));
+            assert_eq!(mark.epoch, Some(epoch), "{checkpoint}");
+            assert!(mark.from < Offset(checkpoint));
         }
         assert!(epochs.marks.is_empty());
         assert_eq!(epochs.latest(), Some(6));
@@ -78,13 +86,13 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_told() {
-        let mut epochs = Epochs::new(None);
-        assert_eq!(epochs.settle(Offset(5)), None);
+        let mut epochs = Epochs::new(Offset(5), None);
+        assert_eq!(epochs.settle(Offset(5)).epoch, None);
         epochs.read(Offset(5), Some(1));
         epochs.read(Offset(7), None);
         assert_eq!(epochs.latest(), None);
-        assert_eq!(epochs.settle(Offset(5)), None);
-        assert_eq!(epochs.settle(Offset(6)), Some(1));
-        assert_eq!(epochs.settle(Offset(9)), None);
+        assert_eq!(epochs.settle(Offset(5)).epoch, None);
+        assert_eq!(epochs.settle(Offset(6)).epoch, Some(1));
+        assert_eq!(epochs.settle(Offset(9)).epoch, None);
     }
 }

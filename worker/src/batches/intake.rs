@@ -25,7 +25,7 @@ pub(super) use self::{
     open::{PLAIN_BYTES_MAX, UNFOLDS, UNFOLDS_FURTHER, Unopened, is_too_large},
     unread::{Closed, Unread},
 };
-use super::epochs::Epochs;
+use super::epochs::{Epochs, Mark};
 use crate::fault::{Fault, Kind, chain};
 
 /// Why a batch was written anew.
@@ -149,14 +149,14 @@ impl Intake {
             skip_records,
             limits,
             doubt,
-            epochs: Epochs::new(None),
+            epochs: Epochs::new(position, None),
         }
     }
 
     /// The same after a record that a leader of this epoch has written.
     pub(super) fn after(self, leader_epoch: Option<i32>) -> Self {
         Self {
-            epochs: Epochs::new(leader_epoch),
+            epochs: Epochs::new(self.position, leader_epoch),
             ..self
         }
     }
@@ -176,7 +176,7 @@ impl Intake {
     }
 
     /// The same of the record before `checkpoint`, which never goes back.
-    pub(super) fn settle(&mut self, checkpoint: Offset) -> Option<i32> {
+    pub(super) fn settle(&mut self, checkpoint: Offset) -> Mark {
         self.epochs.settle(checkpoint)
     }
 

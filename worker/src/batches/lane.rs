@@ -34,6 +34,7 @@ use kreplicator_wire::{
 use tokio::time::Instant;
 
 use super::{
+    epochs::Mark,
     fetcher::Occupied,
     intake::{Doubt, Path},
     mailbox,
@@ -128,8 +129,8 @@ struct State {
     /// Number of the flow; what belongs to an earlier one is passed over.
     run: u64,
     checkpoint: Option<Checkpoint>,
-    /// Epoch of the source's leader that wrote the record before the checkpoint.
-    checkpoint_epoch: Option<i32>,
+    /// Under which leader of the source the record before the checkpoint was written, and from where on.
+    checkpoint_epoch: Option<Mark>,
     mode: Option<DeliveryMode>,
     path: Option<Path>,
     /// Why records may have come twice since the task started here.
@@ -240,16 +241,18 @@ impl Lane {
     pub(super) fn open(&self, opening: Opening) {
         let mut state = self.lock();
         state.run += 1;
-        let checkpoint = opening.sender.checkpoint();
-        state.checkpoint = Some(checkpoint);
-        state.checkpoint_epoch = opening
-            .source_epoch
-            .filter(|_| checkpoint.place.offset == opening.read_from);
+        state.checkpoint = Some(opening.sender.checkpoint());
+        state.checkpoint_epoch = None;
         state.mode = Some(opening.sender.mode());
         let share = self.shared.budget.share();
         let doubt = state.doubt;
         let cut = state.cut_before(&opening);
-        state.flow = Some(Flow::new(opening, share, &self.spec, doubt));
+        let mut flow = Flow::new(opening, share, &self.spec, doubt);
+        let checkpoint = flow.sender.checkpoint().place.offset;
+        if checkpoint == flow.intake.position() {
+            state.checkpoint_epoch = Some(flow.intake.settle(checkpoint));
+        }
+        state.flow = Some(flow);
         if let Some(fault) = cut {
             self.fail_locked(&mut state, fault);
         }

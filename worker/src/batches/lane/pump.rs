@@ -171,7 +171,7 @@ impl Lane {
         }
         if state.checkpoint != Some(checkpoint) {
             state.checkpoint = Some(checkpoint);
-            state.checkpoint_epoch = flow.intake.settle(checkpoint.place.offset);
+            state.checkpoint_epoch = Some(flow.intake.settle(checkpoint.place.offset));
             state.moved_at = self.shared.clock.now();
         }
         if let Some(timestamp) = newest {

@@ -143,11 +143,13 @@ impl Lane {
         state.flow.as_ref()?.intake.leader_epoch()
     }
 
-    /// Epoch of the source's leader that wrote the record before `checkpoint`; None: not known.
-    pub(in crate::batches) fn epoch_before(&self, checkpoint: Offset) -> Option<i32> {
+    /// Epoch of the source's leader that wrote the record before `offset`, which is or was the checkpoint; None: not
+    /// known. The checkpoint moves on while an earlier one is being saved, mostly under the same leader.
+    pub(in crate::batches) fn epoch_before(&self, offset: Offset) -> Option<i32> {
         let state = self.lock();
-        let at = state.checkpoint.map(|checkpoint| checkpoint.place.offset);
-        state.checkpoint_epoch.filter(|_| at == Some(checkpoint))
+        let at = state.checkpoint?.place.offset;
+        let mark = state.checkpoint_epoch?;
+        mark.epoch.filter(|_| mark.from < offset && offset <= at)
     }
 
     /// Whether the task goes on without a lease and its checkpoint has moved within this time.

@@ -104,13 +104,19 @@ fn a_checkpoint_has_the_epoch_of_the_leader_that_wrote_the_record_before_it() {
     );
     ack_all(&rig);
     assert_eq!(rig.lane.epoch_before(Offset(5)), Some(7));
+    assert_eq!(rig.lane.epoch_before(Offset(6)), None, "beyond it");
+    rig.fetch(&[batch(5, 5)]);
+    ack_all(&rig);
+    assert_eq!(rig.lane.epoch_before(Offset(10)), Some(7));
+    // It has moved on while this one is being saved.
+    assert_eq!(rig.lane.epoch_before(Offset(5)), Some(7));
     assert_eq!(
-        rig.lane.epoch_before(Offset(4)),
+        rig.lane.epoch_before(Offset(0)),
         None,
-        "it is not the checkpoint"
+        "before all that was read"
     );
     rig.lane.close();
-    assert_eq!(rig.lane.epoch_before(Offset(5)), Some(7), "saved last");
+    assert_eq!(rig.lane.epoch_before(Offset(10)), Some(7), "saved last");
 }
 
 #[test]
